@@ -39,7 +39,9 @@ pub mod cmd {
 pub mod errno {
     #![allow(missing_docs, reason = "the names are the system's")]
     pub const ENOENT: u32 = 2;
+    pub const EIO: u32 = 5;
     pub const EACCES: u32 = 13;
+    pub const EBUSY: u32 = 16;
     pub const EEXIST: u32 = 17;
     pub const EINVAL: u32 = 22;
     pub const ENOSPC: u32 = 28;

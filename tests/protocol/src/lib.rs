@@ -13,6 +13,7 @@
 pub mod drive;
 pub mod held;
 pub mod host;
+pub mod lock;
 pub mod recording;
 pub mod server;
 

@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use controller::controller::MigrateError;
 use controller::{Controller, ControllerConfig, DoorbellMode, Interrupt};
 use engine::{ControllerSlot, Engine, Mode};
 use media::{Medium, MediumKind, MediumSpec};
@@ -29,6 +30,7 @@ use transport::vfio_user::{Caller, Entrance, Moving, Session, SessionConfig};
 use vfio_user::Listener;
 
 use crate::held::{self, Held};
+use crate::lock::Lock;
 
 /// Bytes of each controller's drive.
 pub const DRIVE_LEN: u64 = 4 << 20;
@@ -101,6 +103,10 @@ struct Shared {
     reached: Mutex<Vec<Arc<Reach>>>,
     /// Whether lanes and controllers get no turns.
     stall: AtomicBool,
+    /// The lock of the medium of controllers that migrate.
+    lock: Arc<Lock>,
+    /// Whether subsystems have what does not move.
+    keeps: AtomicBool,
     /// For each controller, why its sessions have ended.
     ended: Mutex<Vec<(usize, String)>>,
     ending: Condvar,
@@ -234,6 +240,17 @@ impl Server {
             let mut reached = self.shared.reached.lock().expect("nobody panics with it");
             reached.drain(..).for_each(|reach| reach.let_go());
         }
+    }
+
+    /// The lock of the medium of controllers that migrate.
+    #[must_use]
+    pub fn lock(&self) -> &Lock {
+        &self.shared.lock
+    }
+
+    /// Has subsystems have what does not move.
+    pub fn keep(&self, keeps: bool) {
+        self.shared.keeps.store(keeps, Ordering::Relaxed);
     }
 
     /// Gives lanes and controllers no turns, or again: only messages are handled.
@@ -371,8 +388,10 @@ impl Served {
         let (config, subsystem) = config(index, options, id, medium);
         let doorbells = DoorbellPages::new(config.doorbell_slots()).expect("there is memory");
         let doorbells = Arc::new(doorbells);
+        let custody = || shared.lock.of(index);
+        let custody = options.migrates.then(custody);
         let session_config = SessionConfig {
-            migrates: options.migrates,
+            custody,
             ..SessionConfig::of(&config)
         };
         let mut subsystem = Subsystem::new(subsystem).expect("it is a good one");
@@ -524,6 +543,15 @@ impl Reactor {
             return true;
         };
         let polled = session.poll(controller, now);
+        self.messages += u64::from(polled.messages);
+        let kept = match self.shared.keeps.load(Ordering::Relaxed) {
+            true => Err(MigrateError::Kept("it has a reservation".to_owned())),
+            false => Ok(()),
+        };
+        if session.asks_to_leave() {
+            session.may_leave(controller, kept);
+            return true;
+        }
         if let Some(moving) = session.take_arrived(controller) {
             let Moving {
                 state,
@@ -537,10 +565,10 @@ impl Reactor {
             session.moved(there, taken).expect("its holder is there");
             return true;
         }
-        self.messages += u64::from(polled.messages);
         if let Some(end) = polled.ended {
             drop(served.session.take().map(Session::part));
             controller.function_reset();
+            controller.halt(false);
             let mut ended = self.shared.ended.lock().expect("nobody panics with it");
             ended.push((index, end.to_string()));
             self.shared.ending.notify_all();

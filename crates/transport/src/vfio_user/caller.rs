@@ -158,7 +158,7 @@ impl Caller {
         self,
         doorbells: Arc<DoorbellPages>,
         config: SessionConfig,
-        controller: &Controller,
+        controller: &mut Controller,
     ) -> Result<Session, SessionEnd> {
         let Stage::Introduced { request, reply } = &self.stage else {
             return Err(SessionEnd::Io(io::ErrorKind::NotConnected.into()));
@@ -170,6 +170,7 @@ impl Caller {
         );
         let session = Session::new(self.connection, self.process, doorbells, config);
         let mut session = session.map_err(SessionEnd::Io)?;
+        session.claim(controller);
         // Before the host knows that it is one.
         session.keep(controller)?;
         session.introduce(request, reply)?;

@@ -12,10 +12,15 @@
 //! - A transition is complete before its reply. What takes time is bounded (`waiting`), and where
 //!   it does not end the device keeps its last state.
 //! - A state that cannot be taken leads to ERROR: the device serves nothing until a reset.
-//! - It is off unless [`super::SessionConfig::migrates`]: then no message of it is known.
+//! - This server has the locks of the media ([`Custody`]) in RUNNING and in STOP, unless it began
+//!   without; and in no other state. They are released when the media are durable.
+//! - It is off without [`super::SessionConfig::custody`]: then no message of it is known.
 //!
 //! It does NOT replace a controller by one with another's state: [`Migration::take_arrived`] gives
-//! the state to who can.
+//! the state to who can. Nor does it know what a subsystem has for its controller: who does answers
+//! [`Migration::asks_to_leave`].
+
+use std::sync::Arc;
 
 use controller::controller::{MAX_STREAM_LEN, Moved};
 use controller::{Controller, controller::MigrateError};
@@ -25,7 +30,7 @@ use vfio_user::message::{
     DeviceFeature, DeviceState, FeatureFlags, MigrationData, MigrationFlags, MigrationState,
 };
 
-use super::Answer;
+use super::{Answer, Custody};
 
 /// Where a device is in its migration.
 #[derive(Debug)]
@@ -33,12 +38,29 @@ pub(super) struct Migration {
     state: MigrationState,
     /// The state that the request in progress asks for.
     wanted: MigrationState,
+    /// The media; `None` where no migration is offered.
+    custody: Option<Arc<dyn Custody>>,
+    /// In STOP, on the way to STOP_COPY or RESUMING: how far the release of the media is.
+    release: Release,
     /// In STOP_COPY: the device's state, and how much of it was read.
     leaving: (Vec<u8>, usize),
     /// In RESUMING: what was written.
     arriving: Vec<u8>,
     /// A state to be taken by another controller in the place of this one.
     arrived: Option<Box<Moved>>,
+}
+
+/// Progress of the release of the media.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Release {
+    /// None is in progress.
+    No,
+    /// To be allowed by who knows what the subsystem has.
+    Asked,
+    /// The media are being made durable.
+    Syncing,
+    /// Not possible.
+    Failed(Errno),
 }
 
 /// Progress of a request.
@@ -51,10 +73,12 @@ enum Step {
 }
 
 impl Migration {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(custody: Option<Arc<dyn Custody>>) -> Self {
         Self {
             state: MigrationState::RUNNING,
             wanted: MigrationState::RUNNING,
+            custody,
+            release: Release::No,
             leaving: (Vec::new(), 0),
             arriving: Vec::new(),
             arrived: None,
@@ -177,11 +201,37 @@ impl Migration {
         self.arrived.is_some()
     }
 
-    /// The device is reset: it is as if it had never migrated.
+    /// Whether the controller is to leave, and [`Self::may_leave`] is to say whether it may.
+    pub(super) fn asks_to_leave(&self) -> bool {
+        self.release == Release::Asked
+    }
+
+    /// Whether the subsystem has nothing that would be lost; otherwise the device stays as it is.
+    pub(super) fn may_leave(
+        &mut self,
+        controller: &Controller,
+        obstacle: Result<(), MigrateError>,
+    ) {
+        if self.release != Release::Asked {
+            return;
+        }
+        self.release = match obstacle {
+            Ok(()) => {
+                if let Some(custody) = &self.custody {
+                    custody.begin_sync();
+                }
+                Release::Syncing
+            }
+            Err(error) => Release::Failed(refuse(controller, &error)),
+        };
+    }
+
+    /// The device is reset: it is as if it had never migrated. Where another server has the media,
+    /// it cannot be enabled.
     pub(super) fn reset(&mut self, controller: &mut Controller) {
-        *self = Self::new();
+        *self = Self::new(self.custody.take());
         controller.halt(false);
-        controller.set_elsewhere(false);
+        claim(self.custody.as_deref(), controller);
     }
 
     fn set(&mut self, wanted: MigrationState, controller: &mut Controller) -> Result<Step, Errno> {
@@ -220,19 +270,29 @@ impl Migration {
             }
             (_, MigrationState::RUNNING) => controller.halt(false),
             (_, MigrationState::STOP_COPY) => {
-                let stream = controller.give();
-                self.leaving = (stream.map_err(|error| refuse(controller, &error))?, 0);
+                if !self.is_here() {
+                    return Err(refuse(controller, &MigrateError::Elsewhere));
+                }
+                self.release = Release::Asked;
+                return Ok(Step::Waits);
             }
             (_, MigrationState::RESUMING) => {
-                self.arriving = Vec::new();
-                // Another controller is to take its place.
-                controller.function_reset();
+                if self.is_here() {
+                    self.release = Release::Asked;
+                    self.may_leave(controller, Ok(()));
+                    return Ok(Step::Waits);
+                }
+                self.begin_to_resume(controller);
             }
-            (MigrationState::STOP_COPY, _) => self.leaving = (Vec::new(), 0),
+            (MigrationState::STOP_COPY, _) => {
+                self.leaving = (Vec::new(), 0);
+                self.claim(controller)?;
+            }
             (MigrationState::RESUMING, _) => {
                 let stream = std::mem::take(&mut self.arriving);
                 match Moved::read(&stream, &controller.appearance()) {
                     Ok(moved) => {
+                        self.claim(controller)?;
                         self.arrived = Some(Box::new(moved));
                         return Ok(Step::Waits);
                     }
@@ -245,6 +305,67 @@ impl Migration {
             _ => return Err(Errno::INVAL),
         }
         Ok(Step::Done)
+    }
+
+    fn is_here(&self) -> bool {
+        let custody = self.custody.as_ref();
+        custody.is_none_or(|custody| custody.is_here())
+    }
+
+    /// Another controller is to take the place of this one.
+    fn begin_to_resume(&mut self, controller: &mut Controller) {
+        self.arriving = Vec::new();
+        controller.function_reset();
+    }
+
+    /// Takes the locks of the media. Where another server has them, the device is in ERROR.
+    fn claim(&mut self, controller: &mut Controller) -> Result<(), Errno> {
+        let claimed = self.custody.as_ref().map_or(Ok(()), |it| it.claim());
+        if let Err(reason) = claimed {
+            self.fail(controller, &MigrateError::Media(reason));
+            return Err(Errno::BUSY);
+        }
+        controller.set_elsewhere(false);
+        Ok(())
+    }
+
+    /// Gives the locks of the media away, which are durable, and takes the state that was asked
+    /// for.
+    fn release(&mut self, controller: &mut Controller) -> Result<(), Errno> {
+        let resumes = self.wanted == MigrationState::RESUMING;
+        if !resumes {
+            let stream = controller.give();
+            self.leaving = (stream.map_err(|error| refuse(controller, &error))?, 0);
+        }
+        if let Some(custody) = &self.custody {
+            custody.release();
+        }
+        controller.set_elsewhere(true);
+        if resumes {
+            self.begin_to_resume(controller);
+        }
+        self.state = self.wanted;
+        Ok(())
+    }
+
+    /// Whether the release of the media has ended; `None`: not yet.
+    fn poll_release(&mut self, controller: &mut Controller) -> Option<Result<(), Errno>> {
+        let synced = match self.release {
+            Release::Failed(errno) => Err(errno),
+            Release::Syncing => {
+                let synced = self
+                    .custody
+                    .as_ref()
+                    .map_or(Some(Ok(())), |it| it.synced())?;
+                synced.map_err(|reason| {
+                    refuse(controller, &MigrateError::Media(reason));
+                    Errno::IO
+                })
+            }
+            Release::No | Release::Asked => return None,
+        };
+        self.release = Release::No;
+        Some(synced.and_then(|()| self.release(controller)))
     }
 
     /// Whether a request that waits has its reply: none while what it waits for has not come, and
@@ -270,6 +391,16 @@ impl Migration {
                 controller.halt(false);
                 Err(Errno::TIMEDOUT)
             }
+            MigrationState::STOP => match self.poll_release(controller) {
+                Some(Ok(())) => self.advance(controller),
+                Some(Err(errno)) => Err(errno),
+                None if is_late => {
+                    self.release = Release::No;
+                    refuse(controller, &MigrateError::NotDurable);
+                    Err(Errno::TIMEDOUT)
+                }
+                None => return None,
+            },
             _ if is_late => {
                 self.arrived = None;
                 self.fail(controller, &MigrateError::Busy);
@@ -290,8 +421,22 @@ impl Migration {
         self.state = MigrationState::ERROR;
         self.arriving = Vec::new();
         self.leaving = (Vec::new(), 0);
+        if let Some(custody) = &self.custody {
+            custody.release();
+        }
         controller.set_elsewhere(true);
         controller.function_reset();
+    }
+}
+
+/// Takes the locks of the media for a host that begins with the controller, which cannot be enabled
+/// where another server has them.
+pub(super) fn claim(custody: Option<&dyn Custody>, controller: &mut Controller) {
+    let claimed = custody.map_or(Ok(()), Custody::claim);
+    controller.set_elsewhere(claimed.is_err());
+    if let Err(reason) = claimed {
+        let name = &controller.config().name;
+        tracing::info!(controller = name, "it waits for its state: {reason}");
     }
 }
 

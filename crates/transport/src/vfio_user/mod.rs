@@ -17,6 +17,7 @@
 //! `docs/interop/vfio-user.rst`).
 
 mod caller;
+mod custody;
 mod entrance;
 mod hearing;
 mod interrupts;
@@ -27,8 +28,11 @@ mod resume;
 mod session;
 mod waiting;
 
+use std::sync::Arc;
+
 pub use caller::{Caller, CallerEnd};
 use controller::{ControllerConfig, DoorbellMode};
+pub use custody::Custody;
 pub use entrance::Entrance;
 pub use hearing::ResumeError;
 pub use resume::Resumed;
@@ -49,8 +53,8 @@ pub struct SessionConfig {
     pub messages: u16,
     /// Whether there is an interrupt pin.
     pub intx: bool,
-    /// Whether a host may move the controller to another server.
-    pub migrates: bool,
+    /// Its media, where a host may move the controller to another server.
+    pub custody: Option<Arc<dyn Custody>>,
 }
 
 impl SessionConfig {
@@ -63,7 +67,7 @@ impl SessionConfig {
             vectors: config.msix_vectors(),
             messages: config.messages(),
             intx: config.intx,
-            migrates: false,
+            custody: None,
         }
     }
 }

@@ -20,7 +20,7 @@ use vfio_user::{Command, Connection, Header, Message, Parting};
 use super::hearing::{ResumeError, hear};
 use super::interrupts::Interrupts;
 use super::memory_map::MemoryMap;
-use super::migration::Migration;
+use super::migration::{Migration, claim};
 use super::waiting::{Until, Waiting, WaitingList};
 use super::{Answer, Polled, SessionConfig, SessionEnd, number, regions};
 
@@ -84,11 +84,11 @@ impl Session {
             process,
             device: Device {
                 interrupts: Interrupts::new(&config)?,
+                migration: Migration::new(config.custody.clone()),
                 config,
                 doorbells_sent: false,
                 doorbells,
                 memory: MemoryMap::new(),
-                migration: Migration::new(),
                 body: Vec::new(),
             },
             waiting: WaitingList::default(),
@@ -122,6 +122,11 @@ impl Session {
             applied.map_err(|errno| ResumeError::Refused { command, errno })?;
             Ok(true)
         })?
+    }
+
+    /// Takes the media from another server, for a host that begins here, unless that one has them.
+    pub(super) fn claim(&self, controller: &mut Controller) {
+        claim(self.device.config.custody.as_deref(), controller);
     }
 
     /// Answers the host's VERSION.
@@ -258,6 +263,25 @@ impl Session {
     ) -> Option<(Waiting, Result<(), Errno>)> {
         let migration = &mut self.device.migration;
         self.waiting.take_due(controller, migration, now)
+    }
+
+    /// Whether the host waits for a step for which the controller and its session are not enough:
+    /// [`Self::asks_to_leave`], [`Self::take_arrived`].
+    #[must_use]
+    pub fn migrates(&self) -> bool {
+        let migration = &self.device.migration;
+        migration.asks_to_leave() || migration.has_arrived()
+    }
+
+    /// Whether the controller is to leave this server. [`Self::may_leave`] follows.
+    #[must_use]
+    pub fn asks_to_leave(&self) -> bool {
+        self.device.migration.asks_to_leave()
+    }
+
+    /// Says whether the subsystem has something that would be lost.
+    pub fn may_leave(&mut self, controller: &Controller, obstacle: Result<(), MigrateError>) {
+        self.device.migration.may_leave(controller, obstacle);
     }
 
     /// The state of a controller on another server, which one in the place of this controller is
@@ -457,16 +481,19 @@ impl Device {
             Command::REGION_READ => self.read(body, controller),
             Command::REGION_WRITE => self.write(header, body, controller),
             Command::DEVICE_RESET => {
-                self.migration.reset(controller);
+                // First: the queues that there are must not fetch again where it was stopped.
                 controller.function_reset();
+                self.migration.reset(controller);
                 Ok(Answer::Later(Until::Reset))
             }
-            Command::DEVICE_FEATURE if self.config.migrates => {
+            Command::DEVICE_FEATURE if self.config.custody.is_some() => {
                 let later = self.migration.feature(body, controller, out)?;
                 Ok(later.map_or(Answer::Reply, |reply| Answer::Later(Until::Migrated(reply))))
             }
-            Command::MIG_DATA_READ if self.config.migrates => self.migration.read(body, out),
-            Command::MIG_DATA_WRITE if self.config.migrates => {
+            Command::MIG_DATA_READ if self.config.custody.is_some() => {
+                self.migration.read(body, out)
+            }
+            Command::MIG_DATA_WRITE if self.config.custody.is_some() => {
                 self.migration.write(body, controller, out)
             }
             // Ours to send, migration, messages that were not offered, and unknown ones.

@@ -32,7 +32,7 @@ fn resume(messages: &[(Command, &[u8], &[BorrowedFd<'_>])]) -> Result<Resumed, R
         vectors: 2,
         messages: 0,
         intx: false,
-        migrates: false,
+        custody: None,
     };
     Resumed::read(arrival, SLOTS, config)
 }

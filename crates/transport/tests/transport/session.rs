@@ -48,11 +48,13 @@ impl Rig {
         let session_config = SessionConfig::of(&config);
         let subsystem = SubsystemConfig::with_namespaces(1, []);
         let mut subsystem = Subsystem::new(subsystem).unwrap();
-        let controller = Controller::new(config, pages.clone(), &mut subsystem).unwrap();
+        let mut controller = Controller::new(config, pages.clone(), &mut subsystem).unwrap();
         (&host).write_all(&message(VERSION, &[0; 4])).unwrap();
         let mut caller = Caller::new(Arrival::ours(server), Time(0)).unwrap();
         caller.poll(Time(0), false).unwrap();
-        let session = caller.attach(pages, session_config, &controller).unwrap();
+        let session = caller
+            .attach(pages, session_config, &mut controller)
+            .unwrap();
         let mut rig = Self {
             host,
             session,

@@ -68,6 +68,18 @@ pub enum MigrateError {
         /// What this one has.
         ours: String,
     },
+    /// Another server has the media, and so the state.
+    #[error("another server has the controller's medium, and the state: ask that one")]
+    Elsewhere,
+    /// The locks of the media cannot be had, or they cannot be made durable.
+    #[error("its medium: {0}")]
+    Media(String),
+    /// They were not made durable in time.
+    #[error("its medium is not durable within 4.5 s of the request: try again")]
+    NotDurable,
+    /// The subsystem has something that does not move.
+    #[error("subsystem: {0}, which does not move with a controller")]
+    Kept(String),
     /// The state file cannot be read or made.
     #[error(transparent)]
     File(#[from] OpenError),

@@ -23,7 +23,7 @@ pub(super) fn interrupts(vectors: u16) -> Interrupts {
         vectors,
         messages: 4,
         intx: true,
-        migrates: false,
+        custody: None,
     };
     Interrupts::new(&config).unwrap()
 }

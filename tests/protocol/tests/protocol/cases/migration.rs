@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tests_protocol::drive::{BASE, LEN};
 use tests_protocol::{Body, Drive, Host, Options, Server, cmd, errno};
@@ -329,4 +329,137 @@ fn a_state_that_does_not_end_is_refused() {
     let reply = host.request(cmd::MIG_DATA_WRITE, &body, &[]);
     assert_eq!(reply.errno(), 27, "EFBIG");
     assert_eq!(state(&mut host), ERROR);
+}
+
+#[test]
+fn the_medium_changes_hands_with_the_state() {
+    let server = server();
+    let holder = || server.lock().holder();
+    let mut here = Host::new(server.attach(0));
+    let mut drive = Drive::new(&mut here);
+    assert_eq!(holder(), Some(0));
+    let mut there = there(&server, &drive);
+    there.expect_in_step();
+    assert_eq!(holder(), Some(0), "the other one has it");
+    assert_eq!(set(&mut here, STOP), 0);
+    assert_eq!(holder(), Some(0), "nothing has left");
+    assert_eq!(set(&mut here, STOP_COPY), 0);
+    assert_eq!(holder(), None);
+    let stream = read_all(&mut here);
+    assert_eq!(set(&mut there, RESUMING), 0);
+    write_all(&mut there, &stream);
+    assert_eq!(holder(), None, "the state is not checked");
+    assert_eq!(set(&mut there, STOP), 0);
+    assert_eq!(holder(), Some(1));
+    assert_eq!(set(&mut here, RUNNING), errno::EBUSY, "it is elsewhere");
+    assert_eq!(state(&mut here), ERROR);
+    assert_eq!(here.read32(0, 0x14) & 1, 0, "no controller is enabled");
+    let _ = here.request(cmd::DEVICE_RESET, &Body::new(), &[]).ok();
+    expect_not_enabled(&mut here);
+    assert_eq!(set(&mut there, RUNNING), 0);
+    write(&mut there, &mut drive, 6);
+    check(&mut there, &mut drive, 6);
+}
+
+/// Enables a controller, which reports a fatal status.
+fn expect_not_enabled(host: &mut Host) {
+    host.region_write(0, 0x14, &0x0046_0001_u32.to_le_bytes());
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while host.read32(0, 0x1c) & 3 != 2 {
+        assert!(Instant::now() < deadline, "it is enabled, or not yet");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_controller_without_its_medium_gives_no_state() {
+    let server = server();
+    let mut here = Host::new(server.attach(0));
+    let drive = Drive::new(&mut here);
+    let mut there = there(&server, &drive);
+    assert_eq!(set(&mut there, STOP_COPY), errno::EINVAL);
+    assert_eq!(state(&mut there), STOP);
+    assert_eq!(set(&mut there, RUNNING), 0);
+    expect_not_enabled(&mut there);
+    assert_eq!(server.lock().holder(), Some(0));
+}
+
+#[test]
+fn a_medium_that_is_not_durable_stays() {
+    let server = server();
+    let mut here = Host::new(server.attach(0));
+    let mut drive = Drive::new(&mut here);
+    write(&mut here, &mut drive, 2);
+    server.lock().fail(true);
+    assert_eq!(set(&mut here, STOP_COPY), errno::EIO);
+    assert_eq!(state(&mut here), STOP);
+    server.lock().fail(false);
+    server.lock().hang(true);
+    let body = feature(16, SET | DEVICE_STATE).u32(STOP_COPY).u32(0);
+    let id = server.wait_for_messages(1, || here.send(cmd::DEVICE_FEATURE, &body, &[]));
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(here.try_receive().is_none(), "it is not durable yet");
+    server.advance(Duration::from_millis(4600));
+    let reply = here.receive();
+    assert_eq!((reply.id, reply.errno()), (id, errno::ETIMEDOUT));
+    assert_eq!(server.lock().holder(), Some(0));
+    server.lock().hang(false);
+    assert_eq!(set(&mut here, RUNNING), 0);
+    check(&mut here, &mut drive, 2);
+    assert_eq!(set(&mut here, STOP_COPY), 0, "it is durable now");
+}
+
+#[test]
+fn a_subsystem_with_what_does_not_move_stays() {
+    let server = server();
+    let mut here = Host::new(server.attach(0));
+    let mut drive = Drive::new(&mut here);
+    write(&mut here, &mut drive, 2);
+    server.keep(true);
+    assert_eq!(set(&mut here, STOP_COPY), errno::EINVAL);
+    assert_eq!(state(&mut here), STOP);
+    assert_eq!(server.lock().holder(), Some(0));
+    assert_eq!(set(&mut here, RUNNING), 0);
+    check(&mut here, &mut drive, 2);
+}
+
+#[test]
+fn a_target_that_fails_leaves_the_medium_to_the_source() {
+    let server = server();
+    let mut here = Host::new(server.attach(0));
+    let mut drive = Drive::new(&mut here);
+    write(&mut here, &mut drive, 7);
+    assert_eq!(set(&mut here, STOP_COPY), 0);
+    let mut stream = read_all(&mut here);
+    // The target takes the medium when its host attaches, and gives it back.
+    let mut there = there(&server, &drive);
+    there.expect_in_step();
+    assert_eq!(server.lock().holder(), Some(1));
+    assert_eq!(set(&mut there, RESUMING), 0);
+    assert_eq!(server.lock().holder(), None);
+    let last = stream.len() - 1;
+    stream[last] ^= 1;
+    write_all(&mut there, &stream);
+    assert_eq!(set(&mut there, STOP), errno::EINVAL);
+    assert_eq!(server.lock().holder(), None);
+    assert_eq!(set(&mut here, RUNNING), 0);
+    assert_eq!(server.lock().holder(), Some(0));
+    check(&mut here, &mut drive, 7);
+}
+
+#[test]
+fn a_host_that_leaves_a_stopped_device_leaves_a_usable_one() {
+    let server = server();
+    for last in [STOP, STOP_COPY, RESUMING] {
+        let mut here = Host::new(server.attach(0));
+        let _ = Drive::new(&mut here);
+        assert_eq!(set(&mut here, last), 0);
+        drop(here);
+        let _ = server.wait_for_end(0);
+        let mut next = Host::new(server.attach(0));
+        assert_eq!(state(&mut next), RUNNING);
+        let mut drive = Drive::new(&mut next);
+        write(&mut next, &mut drive, 8);
+        check(&mut next, &mut drive, 8);
+    }
 }
