@@ -17,6 +17,10 @@ pub enum What {
     HostAttached,
     /// The host detached from the controller.
     HostDetached,
+    /// The server released the files of the controller, for another server.
+    MediaReleased,
+    /// The server has the files of the controller, and another server has not.
+    MediaClaimed,
     /// Queues of the controller moved to other reactors.
     QueuesMoved,
     /// Requests to the medium fail.
@@ -36,6 +40,8 @@ impl What {
             What::Deleted => "deleted",
             What::HostAttached => "host-attached",
             What::HostDetached => "host-detached",
+            What::MediaReleased => "media-released",
+            What::MediaClaimed => "media-claimed",
             What::QueuesMoved => "queues-moved",
             What::MediaError => "media-error",
             What::MediaRecovered => "media-recovered",

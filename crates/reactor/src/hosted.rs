@@ -11,7 +11,7 @@ use std::sync::Arc;
 use controller::flight::WatchSpec;
 use controller::{Controller, Interrupt};
 use engine::ControllerSlot;
-use memory::{ClientMappings, DmaView, DoorbellPages, LostFlag, Pieces};
+use memory::{ClientMappings, Counter, DmaView, DoorbellPages, LostFlag, Pieces};
 use port::time::Time;
 use transport::vfio_user::{Caller, Entrance, Session, SessionConfig};
 use vfio_user::Parting;
@@ -54,6 +54,8 @@ pub(crate) struct Hosted {
     removal: Option<Answer<()>>,
     /// Tracing and latency sampling of its commands.
     pub(crate) watching: WatchSpec,
+    /// Counter of doorbells that arrive as messages.
+    pub(crate) doorbell_messages: Arc<Counter>,
 }
 
 impl Hosted {
@@ -64,6 +66,7 @@ impl Hosted {
         session_config: SessionConfig,
         presence: Arc<Presence>,
         watching: WatchSpec,
+        doorbell_messages: Arc<Counter>,
     ) -> Self {
         Hosted {
             name,
@@ -77,11 +80,28 @@ impl Hosted {
             lines_told: 0,
             removal: None,
             watching,
+            doorbell_messages,
         }
     }
 
     pub(crate) fn slot(&self) -> ControllerSlot {
         self.slot
+    }
+
+    /// Whether its host waits for a step of a migration.
+    pub(crate) fn migrates(&self) -> bool {
+        match &self.host {
+            Host::Attached(session) => session.migrates(),
+            Host::None | Host::Leaving(_) => false,
+        }
+    }
+
+    /// The session of its host.
+    pub(crate) fn session_mut(&mut self) -> Option<&mut Session> {
+        match &mut self.host {
+            Host::Attached(session) => Some(session),
+            Host::None | Host::Leaving(_) => None,
+        }
     }
 
     /// Starts to watch for hosts.
@@ -280,6 +300,9 @@ impl Hosted {
         self.host = Host::Leaving(session.part());
         self.presence.leave(&self.name);
         controller.function_reset();
+        // The next host may use it, wherever a migration has ended. After the reset: the queues of
+        // this host must not fetch again.
+        controller.halt(false);
     }
 
     /// Waits until no command of the last host is in flight, for a time that the controller limits,

@@ -4,13 +4,15 @@
 //! [`handle`] starts a thread and sends it a [`message`]. `run` is the thread's loop; `hosted` is
 //! its state of each controller, `subsystems` of each subsystem. `poller` waits for events,
 //! [`snapshots`] captures the state of timing models, [`maps`] that of media, and `reports` passes
-//! reports of drives on. [`inspect`] inspects queues on any reactor. [`presence`] shows whether a
-//! host is attached. [`memory_care`] and [`nodes`] look after the memory that reactors copy.
+//! reports of drives on. [`custody`] has the locks of media that move. [`inspect`] inspects queues
+//! on any reactor. [`presence`] shows whether a host is attached. [`memory_care`] and [`nodes`]
+//! look after the memory that reactors copy.
 //!
 //! Files, HTTP and the plan of a configuration are the server's: this crate gets what is open, with
 //! the live keys of its controllers, and reports by answers and the functions that it is given.
 #![forbid(unsafe_code)]
 
+pub mod custody;
 mod door;
 pub mod handle;
 mod hosted;

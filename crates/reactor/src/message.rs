@@ -15,7 +15,7 @@ use memory::{Bell, Counter, EventFd};
 use nvme_spec::Status;
 use port::ChannelId;
 use subsystem::{Allocated, ControllerRecord, OperatorRequest, Record, SubsystemConfig};
-use transport::vfio_user::Entrance;
+use transport::vfio_user::{Custody, Entrance};
 
 use super::lines::Vectors;
 use super::looks::LookAsked;
@@ -134,6 +134,8 @@ pub struct NewController {
     pub doorbell_messages: Arc<Counter>,
     /// Its configuration file's keys, of which the reactor reads the live ones.
     pub keys: Arc<Controller>,
+    /// Its media, where hosts may move it to another server.
+    pub custody: Option<Arc<dyn Custody>>,
 }
 
 /// Mailbox of a reactor.

@@ -92,6 +92,9 @@ object! {
         msix: bool = true => Fixed;
         /// Provide an interrupt pin (INTx), for guests without MSI-X.
         intx: bool = false => Fixed;
+        /// Let a host move the controller to another server that has the same file, and from there
+        /// to here. A server that starts while the other one has the file waits for the state.
+        migration: bool = false => Fixed;
         /// Number of the `[[reactor]]` that serves the controller, from 0.
         reactor: Option<usize> | unset => Fixed {
             unset: "the reactor with the fewest controllers",

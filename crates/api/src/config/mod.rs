@@ -13,6 +13,7 @@ mod initial;
 pub mod log;
 pub mod medium;
 mod medium_kind;
+mod migration;
 mod namespace;
 pub mod object;
 mod parameter;

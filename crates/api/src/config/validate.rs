@@ -193,6 +193,7 @@ impl Controller {
         };
         place.keys(self);
         self.validate_own(&mut place);
+        self.validate_migration(config, &mut place);
         for (index, name) in self.namespaces.iter().enumerate() {
             place.require(objects.namespace(name).is_some(), || {
                 let there_are = list("; there are", config.namespace.iter().map(|n| &n.name));

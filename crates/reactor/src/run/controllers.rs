@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use api::config;
+use controller::controller::MigrateError;
 use controller::flight::{TraceSpec, WatchSpec};
 use controller::{Controller, ControllerConfig, Failure};
 use engine::{ControllerSlot, SubsystemSlot};
 use machine::clock::Clock;
 use memory::DoorbellPages;
-use transport::vfio_user::{Entrance, Resumed, Session, SessionConfig};
+use subsystem::Subsystem;
+use transport::vfio_user::{Entrance, Moving, Resumed, Session, SessionConfig};
 
 use super::{Reactor, reply};
 use crate::hosted::Hosted;
@@ -25,11 +27,17 @@ impl Reactor {
             presence,
             doorbell_messages,
             keys,
+            custody,
         } = new;
         let name = config.name.clone();
-        let session_config = SessionConfig::of(&config);
+        let is_here = custody.as_ref().is_none_or(|custody| custody.is_here());
+        let session_config = SessionConfig {
+            custody,
+            ..SessionConfig::of(&config)
+        };
         let resumed = take_resumed(&mut entrance, &config, &session_config);
         let (slot, session) = match resumed {
+            Some(resumed) if !is_here => self.is_elsewhere(config, subsystem, resumed)?,
             Some(resumed) => self.go_on(config, subsystem, resumed)?,
             None => (self.begin(config, subsystem)?, None),
         };
@@ -41,9 +49,18 @@ impl Reactor {
         };
         configure(&mut watching, &keys);
         self.engine.watch_commands(slot, Some(watching.clone()));
-        let mut hosted = Hosted::new(name, slot, entrance, session_config, presence, watching);
+        let mut hosted = Hosted::new(
+            name,
+            slot,
+            entrance,
+            session_config,
+            presence,
+            watching,
+            doorbell_messages.clone(),
+        );
         let controller = self.engine.controller_mut(slot);
         let controller = controller.context("it was just added")?;
+        controller.set_elsewhere(!is_here);
         controller.set_reactor_counters(self.counters.clone());
         controller.count_doorbell_messages_in(doorbell_messages);
         let watched = hosted.watch(&self.poller).and_then(|()| match session {
@@ -116,6 +133,68 @@ impl Reactor {
             }
         };
         Ok((slot, Some(session)))
+    }
+
+    /// The controller of a host of a former process that has given its medium to another server:
+    /// nothing is executed again here. It reports a fatal status.
+    fn is_elsewhere(
+        &mut self,
+        config: ControllerConfig,
+        subsystem: SubsystemSlot,
+        resumed: Resumed,
+    ) -> anyhow::Result<(ControllerSlot, Option<Session>)> {
+        let Resumed { session, left } = resumed;
+        tracing::error!(
+            controller = config.name,
+            "another server has its medium: its host finds a fatal status here"
+        );
+        let slot = self.begin_with(config, subsystem, left.doorbells)?;
+        if let Some(controller) = self.engine.controller_mut(slot) {
+            controller.fail(Failure::Elsewhere);
+        }
+        Ok((slot, Some(session)))
+    }
+
+    /// The steps of a migration for which a controller and its session are not enough.
+    pub(super) fn migrate(&mut self, index: usize) {
+        let Some(hosted) = self.hosted.get_mut(index).and_then(Option::as_mut) else {
+            return;
+        };
+        let slot = hosted.slot();
+        let (watching, messages) = (hosted.watching.clone(), hosted.doorbell_messages.clone());
+        let Some(session) = hosted.session_mut() else {
+            return;
+        };
+        let subsystem = self.engine.subsystem_of(slot);
+        let obstacle = subsystem.and_then(Subsystem::obstacle_to_move);
+        let obstacle = obstacle.map_or(Ok(()), |what| Err(MigrateError::Kept(what)));
+        let Some(controller) = self.engine.controller_mut(slot) else {
+            return;
+        };
+        if session.asks_to_leave() {
+            return session.may_leave(controller, obstacle);
+        }
+        let Some(moving) = session.take_arrived(controller) else {
+            return;
+        };
+        let taken = obstacle.and_then(|()| {
+            let Moving {
+                state,
+                doorbells,
+                view,
+            } = moving;
+            self.engine.replace_controller(slot, state, doorbells, view)
+        });
+        let Some(controller) = self.engine.controller_mut(slot) else {
+            return;
+        };
+        controller.set_reactor_counters(self.counters.clone());
+        controller.count_doorbell_messages_in(messages);
+        if let Err(end) = session.moved(controller, taken) {
+            // Its socket says so again at the next poll.
+            tracing::debug!(slot = slot.0, "cannot keep a moved state: {end}");
+        }
+        self.engine.watch_commands(slot, Some(watching));
     }
 
     /// Whether every controller that goes on has executed again what it had to.

@@ -421,7 +421,14 @@ impl Reactor {
             return false;
         };
         let worked = poll(hosted, controller, now, &self.poller);
-        if hosted.is_removed() && controller.is_quiet() {
+        if hosted.migrates() {
+            self.migrate(index);
+        }
+        let hosted = self.hosted[index].as_ref();
+        if hosted.is_some_and(Hosted::is_removed)
+            && let Some(controller) = self.engine.controller_mut(slot)
+            && controller.is_quiet()
+        {
             self.engine.remove_controller(slot);
             if let Some(hosted) = self.hosted[index].take() {
                 hosted.finish();

@@ -9,9 +9,10 @@ use api::config::{Config, Controller, Doorbells};
 use api::{ControllerChange, ControllerIdentity, Refusal, What};
 use controller::config::{ControllerConfig, DoorbellMode};
 use engine::{Mode, SubsystemSlot};
+use reactor::custody::Locks;
 use reactor::message::NewController;
 use reactor::presence::Presence;
-use transport::vfio_user::Entrance;
+use transport::vfio_user::{Custody, Entrance};
 use vfio_user::Listener;
 
 use super::mounts::{Mounted, Socket, mount, mount_apart, unmount_dead};
@@ -25,6 +26,16 @@ fn announce(controller: &str, is_there: bool) {
         What::HostAttached
     } else {
         What::HostDetached
+    };
+    events::tell(what, "controller", controller);
+}
+
+/// Reports that the files of a controller have been released or taken.
+fn announce_media(controller: &str, are_here: bool) {
+    let what = if are_here {
+        What::MediaClaimed
+    } else {
+        What::MediaReleased
     };
     events::tell(what, "controller", controller);
 }
@@ -182,6 +193,7 @@ impl State {
             Doorbells::Auto => DoorbellMode::Unmapped,
         };
         let keys = Arc::new(config.clone());
+        let custody = self.custody_of(config)?;
         let config = ControllerConfig {
             name: config.name.clone(),
             vendor_id: config
@@ -208,7 +220,32 @@ impl State {
             entrance,
             presence: Arc::new(Presence::new(announce)),
             doorbell_messages: Arc::default(),
+            custody,
         })
+    }
+
+    /// The media of a controller that may move.
+    fn custody_of(&self, config: &Controller) -> anyhow::Result<Option<Arc<dyn Custody>>> {
+        if !config.migration {
+            return Ok(None);
+        }
+        let aim = self.aim();
+        let used = aim.media.iter().filter(|m| config.uses(&aim, &m.name));
+        let media: Vec<_> = used
+            .map(|m| self.medium(&m.name).cloned())
+            .collect::<anyhow::Result<_>>()?;
+        anyhow::ensure!(
+            media.iter().all(|medium| medium.may_migrate()),
+            "migration: a block device cannot be handed to another server: use a file, or remove migration"
+        );
+        if media.iter().any(|medium| !medium.is_held()) {
+            tracing::info!(
+                controller = config.name,
+                "another server has its media: it waits for its state, or for the other server's end"
+            );
+        }
+        let name = config.name.clone();
+        Ok(Some(Arc::new(Locks::new(name, media, announce_media))))
     }
 
     /// Where the controller's hosts come from: a socket of this process, or of its holder.

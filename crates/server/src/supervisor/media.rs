@@ -55,6 +55,7 @@ impl State {
         };
         if let Store::File { io, .. } = bytes {
             io.survives = self.holder.is_some();
+            io.migrates = self.is_to_migrate(&config.name);
         }
         let mark = self.mark_of(&config).with_context(place)?;
         mark.as_ref()

@@ -67,6 +67,16 @@ impl State {
         slot: SubsystemSlot,
         request: OperatorRequest,
     ) -> Result<(), Refusal> {
+        let mut subsystems = self.subsystems.iter();
+        let subsystem = subsystems.find(|live| (live.reactor, live.slot) == (reactor, slot));
+        if let Some(live) = subsystem
+            && self.is_elsewhere(&live.name)
+        {
+            return Err(Refusal::conflict(format!(
+                "another server has the media of subsystem `{}`: ask that one, or end it and attach a host here",
+                live.name
+            )));
+        }
         let answer = self.reactors[reactor].request(slot, request);
         let answer = answer.context(
             "the change may still be applied when earlier commands have completed: check with `nvmirage ls`",

@@ -12,7 +12,7 @@ use engine::SubsystemSlot;
 use reactor::message::{Keep, NewSubsystem, View};
 use subsystem::{
     ControllerId, ControllerRecord, CurrentReservation, DEFAULT_NAMESPACE_LIMIT, NamespaceRecord,
-    Record, Subsystem, SubsystemConfig,
+    Record, SanitizeOutcome, Subsystem, SubsystemConfig,
 };
 
 use super::State;
@@ -134,6 +134,25 @@ impl State {
         Ok(self.identities.as_ref().expect("set above"))
     }
 
+    /// Whether a medium is for a controller that may move.
+    pub(super) fn is_to_migrate(&self, medium: &str) -> bool {
+        let desired = Config {
+            namespace: self.desired.namespace.clone(),
+            controller: self.desired.controller.clone(),
+            ..Config::default()
+        };
+        desired.migrates(medium)
+    }
+
+    /// Whether another server has the media of a subsystem.
+    pub(super) fn is_elsewhere(&self, subsystem: &str) -> bool {
+        let aim = self.aim();
+        self.media.iter().any(|open| {
+            let mut controllers = aim.controllers_of(subsystem);
+            !open.medium.is_held() && controllers.any(|c| c.uses(&aim, &open.name))
+        })
+    }
+
     /// Starts a subsystem from the desired objects and its sidecar, without controllers.
     pub(super) fn serve_subsystem(&mut self, name: &str) -> anyhow::Result<()> {
         let context = || format!("subsystem {name}");
@@ -172,6 +191,11 @@ impl State {
             .map(str::to_owned)
             .collect();
         let mut config = subsystem_config(name, merged);
+        let sanitizes = config.sanitize.outcome == SanitizeOutcome::InProgress;
+        anyhow::ensure!(
+            !sanitizes || !self.is_elsewhere(name),
+            "subsystem {name}: a sanitize operation is to go on, and another server has its media: end that server, and start this one again"
+        );
         self.continue_reservations(&mut config)
             .with_context(context)?;
         let in_pool = |m: &&OpenMedium| pool.contains(&m.basis.name);

@@ -1,0 +1,117 @@
+//! The media of a controller that may move, and their locks, which two servers have in turn.
+
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use media::Medium;
+use transport::vfio_user::Custody;
+
+/// Called with the name of a controller, and whether this server has its media now. It must not
+/// wait.
+pub type Announce = fn(controller: &str, is_here: bool);
+
+/// The media of one controller.
+#[derive(Debug)]
+pub struct Locks {
+    controller: String,
+    announce: Announce,
+    media: Vec<Arc<Medium>>,
+    /// Only the controller's reactor takes it.
+    sync: Mutex<Sync>,
+}
+
+/// A flush of all media, on a thread of its own: it may block for as long as a disk does.
+#[derive(Debug, Default)]
+struct Sync {
+    /// Its result comes here. Where the request that waited for it has ended, the result is void.
+    running: Option<Receiver<Result<(), String>>>,
+    /// The one that is asked for was not begun.
+    refused: Option<String>,
+}
+
+impl Locks {
+    /// The locks of these media, which no other controller uses.
+    #[must_use]
+    pub fn new(controller: String, media: Vec<Arc<Medium>>, announce: Announce) -> Self {
+        Self {
+            controller,
+            announce,
+            media,
+            sync: Mutex::default(),
+        }
+    }
+
+    fn sync(&self) -> MutexGuard<'_, Sync> {
+        self.sync.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes everything durable that was written.
+fn sync_all(media: &[Arc<Medium>]) -> Result<(), String> {
+    let mut media = media.iter();
+    media.try_for_each(|medium| medium.sync().map_err(|error| error.to_string()))
+}
+
+impl Custody for Locks {
+    fn is_here(&self) -> bool {
+        self.media.iter().all(|medium| medium.is_held())
+    }
+
+    fn begin_sync(&self) {
+        let mut sync = self.sync();
+        let running = sync.running.as_ref().map(Receiver::try_recv);
+        if let Some(Err(TryRecvError::Empty)) = running {
+            // One thread at most, however often a host asks; and that one began before what was
+            // written since.
+            sync.refused = Some("an earlier flush has not ended".to_owned());
+            return;
+        }
+        let (send, result) = sync_channel(1);
+        let media = self.media.clone();
+        let thread = thread::Builder::new().name("durable".into());
+        // The request may have ended by then.
+        match thread.spawn(move || drop(send.send(sync_all(&media)))) {
+            Ok(_) => sync.running = Some(result),
+            Err(error) => sync.refused = Some(format!("cannot start a thread: {error}")),
+        }
+    }
+
+    fn synced(&self) -> Option<Result<(), String>> {
+        let mut sync = self.sync();
+        if let Some(reason) = sync.refused.take() {
+            return Some(Err(reason));
+        }
+        let result = match sync.running.as_ref()?.try_recv() {
+            Ok(result) => result,
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => Err("the flush has panicked".to_owned()),
+        };
+        sync.running = None;
+        Some(result)
+    }
+
+    fn release(&self) {
+        let were_here = self.is_here();
+        self.media.iter().for_each(|medium| medium.release());
+        if were_here {
+            tracing::info!(controller = self.controller, "its media are released");
+            (self.announce)(&self.controller, false);
+        }
+    }
+
+    fn claim(&self) -> Result<(), String> {
+        if self.is_here() {
+            return Ok(());
+        }
+        for medium in &self.media {
+            if let Err(error) = medium.claim() {
+                self.media.iter().for_each(|medium| medium.release());
+                return Err(error.to_string());
+            }
+        }
+        tracing::info!(controller = self.controller, "its media are here");
+        (self.announce)(&self.controller, true);
+        Ok(())
+    }
+}
