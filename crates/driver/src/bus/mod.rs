@@ -4,6 +4,7 @@
 //! interrupts. It does not know queues or commands. Methods take `&self` because a device and its
 //! queue pairs use one bus; each bus does its own locking.
 
+pub mod movable;
 pub mod place;
 pub mod vfio;
 pub mod vfio_user;

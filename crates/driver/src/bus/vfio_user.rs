@@ -3,7 +3,7 @@
 //! The socket carries register accesses, one at a time, each bounded by the timeout; with mapped
 //! doorbells a command does not use it. The client rejects unsolicited requests of the server.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -14,7 +14,7 @@ use memory::{DoorbellPages, EventFd, HostMemory, Iova, Lent};
 use nvme_spec::registers::DOORBELLS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use vfio_user::message::{DmaMapFlags, RegionFlags, irq_index, region_index};
+use vfio_user::message::{DmaMapFlags, MigrationState, RegionFlags, irq_index, region_index};
 use vfio_user::{Client, ClientError, Region};
 
 use super::{Bus, MappedDoorbells, NAP, spin_then_nap};
@@ -122,6 +122,54 @@ impl VfioUser {
         ask: impl FnOnce(&mut Client) -> Result<T, ClientError>,
     ) -> Result<T, DriverError> {
         ask(&mut self.client()).map_err(|error| DriverError::from_client(what, error, self.timeout))
+    }
+
+    /// Whether the server moves the device to another server.
+    pub(super) fn migrates(&self) -> Result<bool, DriverError> {
+        self.request("the migration features request", |client| {
+            client.can_migrate(self.timeout)
+        })
+    }
+
+    /// Has the device take a state.
+    pub(super) fn set_migration_state(&self, state: MigrationState) -> Result<(), DriverError> {
+        let what = match state {
+            MigrationState::RUNNING => "the start of the device (RUNNING)",
+            MigrationState::STOP_COPY => "the stop of the device (STOP_COPY)",
+            MigrationState::RESUMING => "the preparation of the device (RESUMING)",
+            _ => "a state of the device",
+        };
+        self.request(what, |client| {
+            client.set_migration_state(state, self.timeout)
+        })
+    }
+
+    /// The next bytes of the device's state; fewer than `len` are the last.
+    pub(super) fn read_migration_data(&self, len: usize) -> Result<Vec<u8>, DriverError> {
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        self.request("a read of the device's state", |client| {
+            client.read_migration_data(len, self.timeout)
+        })
+    }
+
+    /// The next bytes of a state for the device.
+    pub(super) fn write_migration_data(&self, data: &[u8]) -> Result<(), DriverError> {
+        self.request("a write of the device's state", |client| {
+            client.write_migration_data(data, self.timeout)
+        })
+    }
+
+    /// Lets the drive read and write a file from its start, at `base`.
+    pub(super) fn share_file(
+        &self,
+        fd: BorrowedFd<'_>,
+        len: u64,
+        base: Iova,
+    ) -> Result<(), DriverError> {
+        self.request("the mapping of memory", |client| {
+            let flags = DmaMapFlags::READ | DmaMapFlags::WRITE;
+            client.dma_map(base.0, len, flags, Some((fd, 0)))
+        })
     }
 
     fn read<const N: usize>(&self, offset: u64) -> Result<[u8; N], DriverError> {
@@ -251,10 +299,7 @@ impl Bus for VfioUser {
 
     fn share(&self, memory: &HostMemory, base: Iova) -> Result<(), DriverError> {
         let len = u64::try_from(memory.len()).expect("usize fits in 64 bits");
-        self.request("the mapping of memory", |client| {
-            let flags = DmaMapFlags::READ | DmaMapFlags::WRITE;
-            client.dma_map(base.0, len, flags, Some((memory.fd(), 0)))
-        })
+        self.share_file(memory.fd(), len, base)
     }
 
     fn lend(&self, memory: &Lent, base: Iova) -> Result<(), DriverError> {

@@ -14,6 +14,7 @@ pub mod fidelity;
 pub mod floor;
 pub mod identify;
 pub mod kv;
+pub mod migrate;
 mod picture;
 pub mod precondition;
 mod set;

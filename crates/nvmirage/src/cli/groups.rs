@@ -47,7 +47,15 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ),
     (
         "Measure and test drives",
-        &["demo", "bench", "identify", "kv", "zone", "conformance"],
+        &[
+            "demo",
+            "bench",
+            "identify",
+            "kv",
+            "zone",
+            "conformance",
+            "migrate",
+        ],
     ),
     (
         "Simulated drives",

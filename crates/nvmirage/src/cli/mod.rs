@@ -32,7 +32,7 @@ use client::cli::{
 };
 use lab::cli::{
     bench, calibrate, clone, conformance, demo, doctor, drive, explain, fidelity, identify, kv,
-    precondition, simulate, zone,
+    migrate, precondition, simulate, zone,
 };
 use server::{logging, process};
 pub(crate) use terminal::error::UsageError;
@@ -96,6 +96,7 @@ enum Command {
     Kv(kv::Kv),
     Zone(zone::ZoneCommand),
     Conformance(conformance::Conformance),
+    Migrate(migrate::Migrate),
     Simulate(simulate::Simulate),
     Calibrate(calibrate::Calibrate),
     Fidelity(fidelity::Fidelity),
@@ -203,6 +204,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Kv(kv) => kv.run(),
         Command::Zone(zone) => zone.run(),
         Command::Conformance(conformance) => conformance.run(),
+        Command::Migrate(migrate) => migrate.run(),
         Command::Simulate(simulate) => simulate.run(),
         Command::Calibrate(calibrate) => calibrate.run(),
         Command::Fidelity(fidelity) => fidelity.run(process::in_process),
