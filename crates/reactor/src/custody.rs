@@ -11,10 +11,20 @@ use transport::vfio_user::Custody;
 /// wait.
 pub type Announce = fn(controller: &str, is_here: bool);
 
+/// The files of media, as far as another server can compare them with its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Identifier of this start of the machine; files of two machines cannot be compared.
+    pub boot: String,
+    /// Device and inode of each file.
+    pub files: String,
+}
+
 /// The media of one controller.
 #[derive(Debug)]
 pub struct Locks {
     controller: String,
+    place: Place,
     announce: Announce,
     media: Vec<Arc<Medium>>,
     /// Only the controller's reactor takes it.
@@ -33,9 +43,15 @@ struct Sync {
 impl Locks {
     /// The locks of these media, which no other controller uses.
     #[must_use]
-    pub fn new(controller: String, media: Vec<Arc<Medium>>, announce: Announce) -> Self {
+    pub fn new(
+        controller: String,
+        media: Vec<Arc<Medium>>,
+        place: Place,
+        announce: Announce,
+    ) -> Self {
         Self {
             controller,
+            place,
             announce,
             media,
             sync: Mutex::default(),
@@ -56,6 +72,21 @@ fn sync_all(media: &[Arc<Medium>]) -> Result<(), String> {
 impl Custody for Locks {
     fn is_here(&self) -> bool {
         self.media.iter().all(|medium| medium.is_held())
+    }
+
+    fn place(&self) -> String {
+        format!("{}\n{}", self.place.boot, self.place.files)
+    }
+
+    fn compare(&self, place: &str) -> Result<(), String> {
+        let ours = &self.place;
+        match place.split_once('\n') {
+            Some((boot, files)) if boot == ours.boot && files != ours.files => Err(format!(
+                "it is {files:?}, and this server has {:?}: name the same file in both configurations",
+                ours.files
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn begin_sync(&self) {

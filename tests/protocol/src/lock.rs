@@ -14,6 +14,7 @@ pub struct Lock {
     holder: Arc<AtomicUsize>,
     hangs: Arc<AtomicBool>,
     fails: Arc<AtomicBool>,
+    others: Arc<AtomicBool>,
 }
 
 impl Default for Lock {
@@ -22,6 +23,7 @@ impl Default for Lock {
             holder: Arc::new(AtomicUsize::new(FREE)),
             hangs: Arc::default(),
             fails: Arc::default(),
+            others: Arc::default(),
         }
     }
 }
@@ -37,6 +39,11 @@ impl Lock {
         self.fails.store(fails, Ordering::Relaxed);
     }
 
+    /// Has each controller believe that it has another medium.
+    pub fn differ(&self, others: bool) {
+        self.others.store(others, Ordering::Relaxed);
+    }
+
     /// The controller that has it.
     #[must_use]
     pub fn holder(&self) -> Option<usize> {
@@ -50,6 +57,7 @@ impl Lock {
             holder: self.holder.clone(),
             hangs: self.hangs.clone(),
             fails: self.fails.clone(),
+            others: self.others.clone(),
             controller,
         })
     }
@@ -60,12 +68,24 @@ struct Turns {
     holder: Arc<AtomicUsize>,
     hangs: Arc<AtomicBool>,
     fails: Arc<AtomicBool>,
+    others: Arc<AtomicBool>,
     controller: usize,
 }
 
 impl Custody for Turns {
     fn is_here(&self) -> bool {
         self.holder.load(Ordering::Relaxed) == self.controller
+    }
+
+    fn place(&self) -> String {
+        "here".to_owned()
+    }
+
+    fn compare(&self, place: &str) -> Result<(), String> {
+        match place == "here" && !self.others.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err("it is another one".to_owned()),
+        }
     }
 
     fn begin_sync(&self) {}

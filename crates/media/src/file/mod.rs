@@ -255,6 +255,12 @@ impl FileMedium {
         self.opened.is_block_device
     }
 
+    /// See [`crate::Medium::file_id`].
+    pub(crate) fn id(&self) -> io::Result<(u64, u64)> {
+        let status = fstat(&self.opened.fd)?;
+        Ok((status.st_dev, status.st_ino))
+    }
+
     /// See [`crate::Medium::is_held`].
     pub(crate) fn is_held(&self) -> bool {
         self.is_held.load(Relaxed)

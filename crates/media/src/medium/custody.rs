@@ -1,5 +1,7 @@
 //! Media that two servers use in turn: the lock is released and taken while the file stays open.
 
+use std::io;
+
 use super::{Backing, Medium};
 use crate::error::MediumError;
 
@@ -8,6 +10,18 @@ impl Medium {
     #[must_use]
     pub fn may_migrate(&self) -> bool {
         matches!(&self.backing, Backing::File(file) if !file.is_block_device())
+    }
+
+    /// Device and inode of its file, which no other file of this machine has; `None` for other
+    /// media.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn file_id(&self) -> io::Result<Option<(u64, u64)>> {
+        match &self.backing {
+            Backing::File(file) => file.id().map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Whether this process may use it. False while another server has the lock of its file

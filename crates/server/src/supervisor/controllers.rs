@@ -9,7 +9,8 @@ use api::config::{Config, Controller, Doorbells};
 use api::{ControllerChange, ControllerIdentity, Refusal, What};
 use controller::config::{ControllerConfig, DoorbellMode};
 use engine::{Mode, SubsystemSlot};
-use reactor::custody::Locks;
+use media::Medium;
+use reactor::custody::{Locks, Place};
 use reactor::message::NewController;
 use reactor::presence::Presence;
 use transport::vfio_user::{Custody, Entrance};
@@ -38,6 +39,21 @@ fn announce_media(controller: &str, are_here: bool) {
         What::MediaReleased
     };
     events::tell(what, "controller", controller);
+}
+
+/// The files of media, for another server on this machine.
+fn place_of(media: &[Arc<Medium>]) -> anyhow::Result<Place> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    let boot = boot.context("cannot read the identifier of the machine's start")?;
+    let mut files = Vec::new();
+    for medium in media {
+        let id = medium.file_id().context("cannot examine its file")?;
+        files.extend(id.map(|(device, inode)| format!("device {device:#x}, inode {inode}")));
+    }
+    Ok(Place {
+        boot: boot.trim().to_owned(),
+        files: files.join("; "),
+    })
 }
 
 /// Identity of a subsystem, as its controllers report it to hosts.
@@ -245,7 +261,13 @@ impl State {
             );
         }
         let name = config.name.clone();
-        Ok(Some(Arc::new(Locks::new(name, media, announce_media))))
+        let place = place_of(&media)?;
+        Ok(Some(Arc::new(Locks::new(
+            name,
+            media,
+            place,
+            announce_media,
+        ))))
     }
 
     /// Where the controller's hosts come from: a socket of this process, or of its holder.

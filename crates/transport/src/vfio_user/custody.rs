@@ -10,6 +10,15 @@ pub trait Custody: fmt::Debug + Send + Sync {
     /// Whether this server has the locks.
     fn is_here(&self) -> bool;
 
+    /// Where the media are, for the server that is to have them next.
+    fn place(&self) -> String;
+
+    /// Whether media at that place can be these.
+    ///
+    /// # Errors
+    /// They are others, as far as that can be known here.
+    fn compare(&self, place: &str) -> Result<(), String>;
+
     /// Begins to make durable what was written, on another thread. [`Self::synced`] has the result.
     fn begin_sync(&self);
 

@@ -290,7 +290,7 @@ impl Migration {
             }
             (MigrationState::RESUMING, _) => {
                 let stream = std::mem::take(&mut self.arriving);
-                match Moved::read(&stream, &controller.appearance()) {
+                match self.read_state(&stream, controller) {
                     Ok(moved) => {
                         self.claim(controller)?;
                         self.arrived = Some(Box::new(moved));
@@ -305,6 +305,15 @@ impl Migration {
             _ => return Err(Errno::INVAL),
         }
         Ok(Step::Done)
+    }
+
+    /// A stream, for this controller with its media.
+    fn read_state(&self, stream: &[u8], controller: &Controller) -> Result<Moved, MigrateError> {
+        let moved = Moved::read(stream, &controller.appearance())?;
+        let custody = self.custody.as_ref();
+        let same = custody.map_or(Ok(()), |it| it.compare(moved.place()));
+        same.map_err(MigrateError::OtherMedia)?;
+        Ok(moved)
     }
 
     fn is_here(&self) -> bool {
@@ -334,7 +343,8 @@ impl Migration {
     fn release(&mut self, controller: &mut Controller) -> Result<(), Errno> {
         let resumes = self.wanted == MigrationState::RESUMING;
         if !resumes {
-            let stream = controller.give();
+            let place = self.custody.as_ref().map(|it| it.place());
+            let stream = controller.give(&place.unwrap_or_default());
             self.leaving = (stream.map_err(|error| refuse(controller, &error))?, 0);
         }
         if let Some(custody) = &self.custody {

@@ -28,6 +28,10 @@ use crate::lane::LaneTable;
 const PAGE: usize = 4096;
 /// Largest state file: its lanes' areas, with room for more.
 const MAX_FILE_LEN: u64 = 2 * MAX_STREAM_LEN as u64;
+/// Longest place of media, in bytes: few words for each.
+const MAX_PLACE_LEN: usize = 4096;
+/// Characters of a client's text in a log line.
+const MAX_SHOWN: usize = 300;
 /// Words of [`HealthRecord`].
 const HEALTH_WORDS: usize = 10;
 
@@ -74,6 +78,9 @@ pub enum MigrateError {
     /// The locks of the media cannot be had, or they cannot be made durable.
     #[error("its medium: {0}")]
     Media(String),
+    /// The target has other media.
+    #[error("the state is of another medium: {0}")]
+    OtherMedia(String),
     /// They were not made durable in time.
     #[error("its medium is not durable within 4.5 s of the request: try again")]
     NotDurable,
@@ -95,15 +102,22 @@ pub struct Moved {
     doorbells: Vec<u32>,
     msix: Vec<u8>,
     health: HealthRecord,
+    place: String,
 }
 
 impl Moved {
+    /// Where the media are that the state belongs to, as the server that gave it has said.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
     /// Reads a stream, for a controller with this appearance.
     ///
     /// # Errors
     /// [`MigrateError`].
     pub fn read(stream: &[u8], appearance: &str) -> Result<Self, MigrateError> {
-        let [theirs, file, doorbells, msix, health] = stream::read(stream)?;
+        let [theirs, file, doorbells, msix, health, place] = stream::read(stream)?;
         compare(theirs, appearance)?;
         let (doorbells, rest) = doorbells.as_chunks();
         if !rest.is_empty() {
@@ -117,6 +131,7 @@ impl Moved {
                 .collect(),
             msix: msix.to_vec(),
             health: read_health(health)?,
+            place: read_place(place)?,
         })
     }
 }
@@ -167,11 +182,12 @@ impl Controller {
         lines
     }
 
-    /// The state of a controller that has halted, for one on another server.
+    /// The state of a controller that has halted, for one on another server. `place` says where its
+    /// media are, in the server's words.
     ///
     /// # Errors
     /// [`MigrateError::Busy`]; the system's.
-    pub fn give(&mut self) -> Result<Vec<u8>, MigrateError> {
+    pub fn give(&mut self, place: &str) -> Result<Vec<u8>, MigrateError> {
         if !self.has_halted() {
             return Err(MigrateError::Busy);
         }
@@ -187,6 +203,7 @@ impl Controller {
             doorbells.flatten().collect(),
             msix,
             write_health(&self.health().counted),
+            place.as_bytes().to_vec(),
         ];
         let stream = stream::write(&sections);
         if stream.len() > MAX_STREAM_LEN {
@@ -213,6 +230,7 @@ impl Controller {
             doorbells: rung,
             msix,
             health,
+            place: _,
         } = moved;
         let slots = config.doorbell_slots();
         if rung.len() != slots || doorbells.slots() < slots {
@@ -239,6 +257,20 @@ impl Controller {
     }
 }
 
+fn read_place(place: &[u8]) -> Result<String, MigrateError> {
+    let wrong = MigrateError::Damaged("the place of its media is no short text");
+    match str::from_utf8(place) {
+        Ok(place) if place.len() <= MAX_PLACE_LEN => Ok(place.to_owned()),
+        _ => Err(wrong),
+    }
+}
+
+/// Text of a client for a log line: of bounded length, and without control characters.
+fn shown(text: &str) -> String {
+    let start = text.chars().take(MAX_SHOWN);
+    start.flat_map(char::escape_debug).collect()
+}
+
 /// Finds the first property that two controllers do not share.
 fn compare(theirs: &[u8], ours: &str) -> Result<(), MigrateError> {
     let theirs = std::str::from_utf8(theirs);
@@ -250,7 +282,7 @@ fn compare(theirs: &[u8], ours: &str) -> Result<(), MigrateError> {
     loop {
         let (theirs, ours) = (left.next(), right.next());
         if theirs != ours || theirs.is_none() {
-            let shown = |line: Option<&str>| line.unwrap_or("no other namespace").to_owned();
+            let shown = |line: Option<&str>| shown(line.unwrap_or("no other namespace"));
             return Err(MigrateError::Other {
                 theirs: shown(theirs),
                 ours: shown(ours),

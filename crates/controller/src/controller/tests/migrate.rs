@@ -73,7 +73,7 @@ fn the_host_goes_on_with_its_queues_and_its_requests() {
     rig.controller.bar_read(4, 16, &mut before);
     let health = rig.controller.health().counted;
     assert!(rig.halt());
-    let stream = rig.controller.give().unwrap();
+    let stream = rig.controller.give("").unwrap();
     rig.move_to(&stream).unwrap();
     let read = rig.read_sqe(0x101, 2);
     rig.submit_io(1, 1, read);
@@ -117,7 +117,7 @@ fn a_doorbell_that_was_rung_while_it_was_stopped_counts_there() {
     rig.turns(10);
     assert_eq!(rig.io_cqe(1, 1), None, "it is stopped");
     assert!(rig.controller.has_halted());
-    let stream = rig.controller.give().unwrap();
+    let stream = rig.controller.give("").unwrap();
     rig.move_to(&stream).unwrap();
     rig.controller.halt(false);
     rig.turns(10);
@@ -128,7 +128,7 @@ fn a_doorbell_that_was_rung_while_it_was_stopped_counts_there() {
 fn one_that_does_not_move_after_all_serves_on() {
     let (mut rig, _) = used();
     assert!(rig.halt());
-    rig.controller.give().unwrap();
+    rig.controller.give("").unwrap();
     let read = rig.read_sqe(0x101, 2);
     rig.submit_io(1, 1, read);
     let identify = rig.submit(Sqe {
@@ -147,14 +147,14 @@ fn one_that_does_not_move_after_all_serves_on() {
 #[test]
 fn a_controller_with_commands_in_flight_gives_nothing() {
     let (mut rig, _) = used();
-    let busy = rig.controller.give();
+    let busy = rig.controller.give("");
     assert!(matches!(busy, Err(MigrateError::Busy)), "it serves");
     rig.medium(0).manner = Manner::Hanging;
     let read = rig.read_sqe(0x101, 2);
     rig.submit_io(1, 1, read);
     rig.turns(5);
     assert!(!rig.halt());
-    assert!(matches!(rig.controller.give(), Err(MigrateError::Busy)));
+    assert!(matches!(rig.controller.give(""), Err(MigrateError::Busy)));
     // An aborted command has completed, but its medium may still act on it.
     let view = rig.host.view();
     let epoch = view.epoch();
@@ -162,14 +162,14 @@ fn a_controller_with_commands_in_flight_gives_nothing() {
     rig.turns(5);
     assert!(rig.io_cqe(1, 1).is_some(), "it was aborted");
     assert!(!rig.controller.has_halted());
-    assert!(matches!(rig.controller.give(), Err(MigrateError::Busy)));
+    assert!(matches!(rig.controller.give(""), Err(MigrateError::Busy)));
 }
 
 #[test]
 fn the_state_of_another_drive_is_refused_with_the_difference() {
     let (mut rig, _) = used();
     assert!(rig.halt());
-    let stream = rig.controller.give().unwrap();
+    let stream = rig.controller.give("").unwrap();
     let mut others = Vec::new();
     let change = |change: fn(&mut crate::ControllerConfig)| {
         let mut config = config();
@@ -212,7 +212,7 @@ fn the_state_of_another_drive_is_refused_with_the_difference() {
 fn a_damaged_state_changes_nothing() {
     let (mut rig, _) = used();
     assert!(rig.halt());
-    let stream = rig.controller.give().unwrap();
+    let stream = rig.controller.give("").unwrap();
     let step = (stream.len() / 61).max(1);
     for at in (0..stream.len()).step_by(step) {
         let mut damaged = stream.clone();

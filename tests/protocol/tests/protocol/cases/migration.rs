@@ -424,6 +424,24 @@ fn a_subsystem_with_what_does_not_move_stays() {
 }
 
 #[test]
+fn a_state_of_another_medium_is_not_taken() {
+    let server = server();
+    let mut here = Host::new(server.attach(0));
+    let mut drive = Drive::new(&mut here);
+    write(&mut here, &mut drive, 7);
+    assert_eq!(set(&mut here, STOP_COPY), 0);
+    let stream = read_all(&mut here);
+    let mut there = there(&server, &drive);
+    assert_eq!(set(&mut there, RESUMING), 0);
+    write_all(&mut there, &stream);
+    server.lock().differ(true);
+    assert_eq!(set(&mut there, STOP), errno::EINVAL);
+    assert_eq!(server.lock().holder(), None);
+    assert_eq!(set(&mut here, RUNNING), 0);
+    check(&mut here, &mut drive, 7);
+}
+
+#[test]
 fn a_target_that_fails_leaves_the_medium_to_the_source() {
     let server = server();
     let mut here = Host::new(server.attach(0));
