@@ -146,3 +146,98 @@ impl Custody for Locks {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    use media::{Direct, FileIo, MediumKind, MediumSpec};
+
+    use super::*;
+
+    fn medium(path: &Path) -> Arc<Medium> {
+        let kind = MediumKind::File {
+            path: path.into(),
+            size: Some(1 << 20),
+            direct: Direct::Auto,
+            io: FileIo {
+                migrates: true,
+                ..FileIo::default()
+            },
+        };
+        Medium::open(&MediumSpec { kind }).unwrap()
+    }
+
+    fn locks(folder: &Path, names: &[&str]) -> Locks {
+        let media = names.iter().map(|name| medium(&folder.join(name)));
+        let place = Place {
+            boot: "1".to_owned(),
+            files: names.join("; "),
+        };
+        Locks::new("c".to_owned(), media.collect(), place, |_, _| {})
+    }
+
+    fn sync(locks: &Locks) -> Result<(), String> {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        locks.begin_sync();
+        loop {
+            if let Some(result) = locks.synced() {
+                return result;
+            }
+            assert!(Instant::now() < deadline, "it does not end");
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn all_media_are_taken_or_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = locks(folder.path(), &["a", "b"]);
+        assert!(here.is_here());
+        here.release();
+        assert!(!here.is_here());
+        let other = locks(folder.path(), &["b"]);
+        assert!(other.is_here());
+        let refused = here.claim().unwrap_err();
+        assert!(refused.contains("is in use"), "{refused}");
+        let first = locks(folder.path(), &["a"]);
+        assert!(first.is_here(), "the first one is free");
+        drop((first, other));
+        here.claim().unwrap();
+        assert!(here.is_here());
+    }
+
+    #[test]
+    fn a_flush_has_its_result_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = locks(folder.path(), &["a", "b"]);
+        assert_eq!(here.synced(), None);
+        for _ in 0..3 {
+            assert_eq!(sync(&here), Ok(()));
+            assert_eq!(here.synced(), None);
+        }
+    }
+
+    #[test]
+    fn a_flush_that_runs_is_no_flush_of_what_was_written_since() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = locks(folder.path(), &["a"]);
+        let (end, running) = sync_channel(1);
+        here.sync().running = Some(running);
+        let refused = sync(&here).unwrap_err();
+        assert!(refused.contains("an earlier flush"), "{refused}");
+        end.send(Ok(())).unwrap();
+        assert_eq!(sync(&here), Ok(()), "another one");
+    }
+
+    #[test]
+    fn files_of_one_machine_are_compared() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = locks(folder.path(), &["a"]);
+        assert_eq!(here.compare(&here.place()), Ok(()));
+        let refused = here.compare("1\nb").unwrap_err();
+        assert!(refused.contains("name the same file"), "{refused}");
+        assert_eq!(here.compare("2\nb"), Ok(()), "of another machine");
+    }
+}

@@ -559,7 +559,8 @@ impl Reactor {
                 view,
             } = moving;
             let engine = &mut self.engine;
-            let taken = engine.replace_controller(served.slot, state, doorbells, view);
+            let replace = || engine.replace_controller(served.slot, state, doorbells, view);
+            let taken = kept.and_then(|()| replace());
             let there = engine.controller_mut(served.slot);
             let there = there.expect("another one is in its place");
             session.moved(there, taken).expect("its holder is there");

@@ -32,3 +32,71 @@ impl Subsystem {
         saved.map(|member| format!("controller {} has saved features", member.record.name))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use port::{BlockRanges, ChannelId, MediumTraits};
+
+    use crate::allocated::Allocated;
+    use crate::record::{ControllerRecord, SavedFeatures};
+    use crate::sanitize::{SanitizeOutcome, SanitizeRecord};
+    use crate::set::ControllerId;
+    use crate::subsystem::{Subsystem, SubsystemConfig};
+
+    fn namespace() -> port::namespace::Namespace {
+        port::namespace::Namespace {
+            nsid: 1,
+            channel: ChannelId(0),
+            start: 0,
+            blocks: 8,
+            lba_shift: 12,
+            nguid: [1; 16],
+            eui64: [1; 8],
+            traits: MediumTraits::default(),
+            restrictions: None,
+            set: None,
+        }
+    }
+
+    fn obstacle(change: impl FnOnce(&mut SubsystemConfig)) -> Option<String> {
+        let mut config = SubsystemConfig::with_namespaces(4, [namespace()]);
+        change(&mut config);
+        Subsystem::new(config).unwrap().obstacle_to_move()
+    }
+
+    #[test]
+    fn what_hosts_have_given_a_subsystem_keeps_its_controllers() {
+        assert_eq!(obstacle(|_| ()), None);
+        let sanitized = obstacle(|config| {
+            config.sanitize = SanitizeRecord {
+                outcome: SanitizeOutcome::Succeeded,
+                ..SanitizeRecord::default()
+            };
+        });
+        assert!(sanitized.is_some_and(|what| what.contains("sanitize")));
+        let marked = obstacle(|config| {
+            let mut uncorrectable = BlockRanges::default();
+            uncorrectable.insert(2, 1).unwrap();
+            config.namespaces = vec![Allocated {
+                uncorrectable,
+                ..Allocated::everywhere(namespace())
+            }];
+        });
+        assert!(marked.is_some_and(|what| what.contains("Write Uncorrectable")));
+        let reserved = obstacle(|config| {
+            let mut allocated = Allocated::everywhere(namespace());
+            allocated.reservation.set_persists(true);
+            config.namespaces = vec![allocated];
+        });
+        assert!(reserved.is_some_and(|what| what.contains("reservations")));
+        let saved = obstacle(|config| {
+            let mut record = ControllerRecord::new("c", ControllerId(1));
+            record.features = SavedFeatures {
+                volatile_write_cache: Some(false),
+                ..SavedFeatures::default()
+            };
+            config.controllers = vec![record];
+        });
+        assert!(saved.is_some_and(|what| what.contains("controller c has saved features")));
+    }
+}

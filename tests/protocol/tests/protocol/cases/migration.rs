@@ -222,9 +222,7 @@ fn a_wrong_state_leads_to_error_until_a_reset() {
             assert_eq!(set(&mut there, next), errno::EINVAL, "{next}");
         }
         assert_eq!(there.read32(0, 0x14), 0, "no controller is enabled");
-        there.region_write(0, 0x14, &0x0046_0001_u32.to_le_bytes());
-        std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(there.read32(0, 0x1c) & 1, 0, "nor can it be");
+        expect_not_enabled(&mut there);
         let _ = there.request(cmd::DEVICE_RESET, &Body::new(), &[]).ok();
         assert_eq!(state(&mut there), RUNNING);
     }
@@ -361,8 +359,12 @@ fn the_medium_changes_hands_with_the_state() {
     check(&mut there, &mut drive, 6);
 }
 
-/// Enables a controller, which reports a fatal status.
+/// Enables a controller, with queues in memory that the host has given it: it reports a fatal
+/// status.
 fn expect_not_enabled(host: &mut Host) {
+    host.region_write(0, 0x24, &0x000f_000f_u32.to_le_bytes());
+    host.region_write(0, 0x28, &BASE.to_le_bytes());
+    host.region_write(0, 0x30, &(BASE + 4096).to_le_bytes());
     host.region_write(0, 0x14, &0x0046_0001_u32.to_le_bytes());
     let deadline = Instant::now() + Duration::from_secs(20);
     while host.read32(0, 0x1c) & 3 != 2 {
@@ -437,6 +439,26 @@ fn a_state_of_another_medium_is_not_taken() {
     server.lock().differ(true);
     assert_eq!(set(&mut there, STOP), errno::EINVAL);
     assert_eq!(server.lock().holder(), None);
+    assert_eq!(set(&mut here, RUNNING), 0);
+    check(&mut here, &mut drive, 7);
+}
+
+#[test]
+fn a_target_with_what_does_not_move_gives_the_medium_back() {
+    let server = server();
+    let mut here = Host::new(server.attach(0));
+    let mut drive = Drive::new(&mut here);
+    write(&mut here, &mut drive, 7);
+    assert_eq!(set(&mut here, STOP_COPY), 0);
+    let stream = read_all(&mut here);
+    let mut there = there(&server, &drive);
+    assert_eq!(set(&mut there, RESUMING), 0);
+    write_all(&mut there, &stream);
+    server.keep(true);
+    assert_eq!(set(&mut there, RUNNING), errno::EINVAL);
+    assert_eq!(state(&mut there), ERROR);
+    assert_eq!(server.lock().holder(), None);
+    server.keep(false);
     assert_eq!(set(&mut here, RUNNING), 0);
     check(&mut here, &mut drive, 7);
 }
