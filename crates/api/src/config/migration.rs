@@ -91,3 +91,124 @@ fn obstacle(medium: &Medium) -> Option<&'static str> {
         Backing::KeyValue(_) => Some("has keys, whose index is in this server's memory"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::from_toml;
+
+    const RIGHT: &str = r#"
+[[media]]
+name = "disk"
+kind = "file"
+path = "disk.img"
+size = "64MiB"
+[[namespace]]
+name = "ns"
+media = "disk"
+[[controller]]
+name = "vm1"
+namespaces = ["ns"]
+listen = "vfio-user:/run/vm1.sock"
+migration = true
+"#;
+    const RAM: &str = "kind = \"ram\"\nsize = \"64MiB\"\n";
+    const FILE: &str = "kind = \"file\"\npath = \"disk.img\"\nsize = \"64MiB\"\n";
+    const NS: &str = "namespaces = [\"ns\"]\nlisten = \"vfio-user:/run/vm1.sock\"\n";
+
+    /// What is wrong with it when a part is replaced, and more follows.
+    fn problem((from, to): (&str, &str), more: &str) -> String {
+        assert!(RIGHT.contains(from), "{from}");
+        let text = RIGHT.replacen(from, to, 1) + more;
+        match from_toml(&text) {
+            Ok(_) => panic!("accepted: {text}"),
+            Err(error) => format!("{error:#}"),
+        }
+    }
+
+    #[test]
+    fn only_what_two_servers_can_have_in_turn_is_accepted() {
+        from_toml(RIGHT).unwrap();
+        let file = |more: &str| format!("{FILE}{more}\n");
+        let wrong = [
+            ((FILE, RAM.to_owned()), "", "is this server's memory"),
+            (
+                (FILE, "kind = \"null\"\nsize = \"64MiB\"\n".to_owned()),
+                "",
+                "has no file",
+            ),
+            (
+                (FILE, "kind = \"keyvalue\"\nsize = \"64MiB\"\n".to_owned()),
+                "",
+                "has keys",
+            ),
+            (
+                (
+                    FILE,
+                    "kind = \"drive\"\ntarget = \"vfio-user:/x\"\n".to_owned(),
+                ),
+                "",
+                "is a drive",
+            ),
+            ((FILE, file("read_only = true")), "", "is read-only"),
+            (
+                (FILE, file("[media.timing]\npreset = \"samsung-970-pro\"")),
+                "",
+                "has a timing model",
+            ),
+            (
+                (FILE, file("[media.zoned]\nzone_size = \"4MiB\"")),
+                "",
+                "has zones",
+            ),
+            (
+                (FILE, file("vendor = \"fetch_add\"")),
+                "",
+                "has vendor commands",
+            ),
+            (
+                (NS, "listen = \"vfio-user:/run/vm1.sock\"\n".to_owned()),
+                "",
+                "give the controller a namespace",
+            ),
+            (
+                (
+                    NS,
+                    "namespaces = [\"ns\"]\nlisten = \"fuse:/mnt/x\"\n".to_owned(),
+                ),
+                "",
+                "only hosts over vfio-user",
+            ),
+            (
+                (
+                    "media = \"disk\"",
+                    "media = \"disk\"\nrange = \"0MiB..32MiB\"".to_owned(),
+                ),
+                "[[namespace]]\nname = \"two\"\nmedia = \"disk\"\nrange = \"32MiB..64MiB\"\n",
+                "has namespace two too",
+            ),
+            (
+                (NS, format!("{NS}subsystem = \"s\"\n")),
+                "[[controller]]\nname = \"vm2\"\nsubsystem = \"s\"\nlisten = \"vfio-user:/run/vm2.sock\"\n",
+                "controller vm2 is in the same subsystem",
+            ),
+            (
+                (NS, format!("{NS}pool = [\"disk\"]\n")),
+                "",
+                "namespaces that hosts create do not move",
+            ),
+            (
+                (
+                    "media = \"disk\"",
+                    "media = \"disk\"\npartition = \"p\"".to_owned(),
+                ),
+                "",
+                "is a partition",
+            ),
+        ];
+        for ((from, to), more, why) in wrong {
+            let found = problem((from, &to), more);
+            assert!(found.contains("migration: "), "{found}");
+            assert!(found.contains(why), "{why}: {found}");
+        }
+    }
+}

@@ -39,6 +39,7 @@ mod keys_kept;
 mod kv;
 mod map;
 mod metrics;
+mod migrate;
 mod moves;
 mod native;
 mod older_state;
