@@ -11,6 +11,7 @@
 )]
 
 mod mediated;
+mod moved_state;
 mod prp_walk;
 mod rig;
 mod session_bytes;
@@ -35,6 +36,8 @@ macro_rules! targets {
 targets! {
     /// A host that shares a drive with another one does anything.
     mediated
+    /// A controller takes a state that a client has changed.
+    moved_state
     /// PRP walks, against a walk that goes byte by byte.
     prp_walk
     /// A client of the socket sends anything.

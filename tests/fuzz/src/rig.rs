@@ -252,7 +252,13 @@ impl Rig {
         }
     }
 
-    fn show_view(&mut self) {
+    /// The memory as the device sees it.
+    pub(crate) fn view(&self) -> Arc<DmaView> {
+        self.map.view()
+    }
+
+    /// Shows the controller the memory.
+    pub(crate) fn show_view(&mut self) {
         let (view, lost) = (self.map.view(), self.mappings.lost());
         self.controller().set_view(view, lost);
     }

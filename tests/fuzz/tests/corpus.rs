@@ -82,6 +82,7 @@ macro_rules! replayed {
 
 replayed! {
     mediated
+    moved_state
     prp_walk
     session_bytes
     sgl_walk
