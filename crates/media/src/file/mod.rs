@@ -371,8 +371,13 @@ impl FileMedium {
         } else {
             ""
         };
+        let elsewhere = if self.is_held() {
+            ""
+        } else {
+            ", in use by another server"
+        };
         format!(
-            "{kind} '{}', {}, {access}{submissions}{completions}",
+            "{kind} '{}', {}, {access}{submissions}{completions}{elsewhere}",
             self.opened.path.display(),
             Bytes(self.opened.size)
         )
