@@ -69,6 +69,7 @@ export interface Controller {
   intx: boolean;
   listen: string;
   max_transfer: string;
+  migration: boolean;
   model_number: string;
   msix: boolean;
   name: string;
