@@ -300,9 +300,6 @@ impl Hosted {
         self.host = Host::Leaving(session.part());
         self.presence.leave(&self.name);
         controller.function_reset();
-        // The next host may use it, wherever a migration has ended. After the reset: the queues of
-        // this host must not fetch again.
-        controller.halt(false);
     }
 
     /// Waits until no command of the last host is in flight, for a time that the controller limits,
@@ -317,6 +314,10 @@ impl Hosted {
         }
         let begins = parting.deadline().is_none();
         if begins {
+            // The next host may use it, wherever a migration has ended. Not before it is quiet: the
+            // queues of this host, on any reactor, must not fetch again. Another server may have
+            // them, and the medium.
+            controller.halt(false);
             controller.set_view(DmaView::empty(), LostFlag::default());
         }
         if parting.poll(now.0) {

@@ -82,9 +82,10 @@ impl Custody for Turns {
     }
 
     fn compare(&self, place: &str) -> Result<(), String> {
-        match place == "here" && !self.others.load(Ordering::Relaxed) {
-            true => Ok(()),
-            false => Err("it is another one".to_owned()),
+        if place == "here" && !self.others.load(Ordering::Relaxed) {
+            Ok(())
+        } else {
+            Err("it is another one".to_owned())
         }
     }
 
@@ -94,10 +95,10 @@ impl Custody for Turns {
         if self.hangs.load(Ordering::Relaxed) {
             return None;
         }
-        Some(match self.fails.load(Ordering::Relaxed) {
-            true => Err("what was written is lost".to_owned()),
-            false => Ok(()),
-        })
+        if self.fails.load(Ordering::Relaxed) {
+            return Some(Err("what was written is lost".to_owned()));
+        }
+        Some(Ok(()))
     }
 
     fn release(&self) {

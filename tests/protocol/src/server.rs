@@ -537,6 +537,7 @@ impl Reactor {
                 served.next = Some(caller);
                 return false;
             }
+            controller.halt(false);
             let (doorbells, config) = (served.doorbells.clone(), served.config.clone());
             let session = caller.attach(doorbells, config, controller);
             served.session = session.ok();
@@ -544,9 +545,10 @@ impl Reactor {
         };
         let polled = session.poll(controller, now);
         self.messages += u64::from(polled.messages);
-        let kept = match self.shared.keeps.load(Ordering::Relaxed) {
-            true => Err(MigrateError::Kept("it has a reservation".to_owned())),
-            false => Ok(()),
+        let kept = if self.shared.keeps.load(Ordering::Relaxed) {
+            Err(MigrateError::Kept("it has a reservation".to_owned()))
+        } else {
+            Ok(())
         };
         if session.asks_to_leave() {
             session.may_leave(controller, kept);
@@ -569,7 +571,6 @@ impl Reactor {
         if let Some(end) = polled.ended {
             drop(served.session.take().map(Session::part));
             controller.function_reset();
-            controller.halt(false);
             let mut ended = self.shared.ended.lock().expect("nobody panics with it");
             ended.push((index, end.to_string()));
             self.shared.ending.notify_all();

@@ -30,6 +30,8 @@ struct Keys {
     serial: &'static str,
     migration: bool,
     mode: &'static str,
+    /// Whether the I/O queues are on another reactor than the controller.
+    apart: bool,
     survive: bool,
 }
 
@@ -40,6 +42,7 @@ const A: Keys = Keys {
     serial: "S1",
     migration: true,
     mode: "adaptive",
+    apart: false,
     survive: false,
 };
 const B: Keys = Keys { name: "b", ..A };
@@ -65,14 +68,21 @@ impl Keys {
             serial,
             migration,
             mode,
+            apart,
             survive,
         } = self;
+        let (second, reactors) = if *apart {
+            ("[[reactor]]", "reactors = [1]")
+        } else {
+            ("", "")
+        };
         let text = format!(
             r#"
             state_dir = "{}"
             control = "{}"
             [[reactor]]
             mode = "{mode}"
+            {second}
             [[media]]
             name = "disk"
             kind = "file"
@@ -90,6 +100,8 @@ impl Keys {
             serial = "{serial}"
             subnqn = "nqn.2026-01.org.example:s1"
             queues = 4
+            reactor = 0
+            {reactors}
             migration = {migration}
             "#,
             world.path(&format!("{name}.state")).display(),
@@ -227,6 +239,21 @@ fn a_drive_moves_there_and_back_and_every_byte_is_right() {
         here.stop();
         there.stop();
     }
+}
+
+#[test]
+fn queues_on_another_reactor_move_again_and_again() {
+    let world = World::new();
+    let mut pair = [Keys { apart: true, ..A }, Keys { apart: true, ..B }];
+    let (here, there) = (pair[0].serve(&world), pair[1].serve(&world));
+    for _ in 0..8 {
+        // A server that let its queues go on before they are gone would take the host's commands.
+        let more = [VERIFY, &["--qd", "64", "--runtime", "1"]].concat();
+        world.ok(&migrate(&world, &pair[0], &pair[1], &more));
+        pair.reverse();
+    }
+    here.stop();
+    there.stop();
 }
 
 #[test]

@@ -316,6 +316,7 @@ impl Session {
 
     /// Sends the replies that need not wait any longer.
     fn send_due(&mut self, controller: &mut Controller, now: Time) -> Result<(), SessionEnd> {
+        self.device.migration.tend(controller);
         while let Some((waiting, result)) = self.take_due(controller, now) {
             self.device.body.clear();
             match waiting.until {
@@ -481,9 +482,8 @@ impl Device {
             Command::REGION_READ => self.read(body, controller),
             Command::REGION_WRITE => self.write(header, body, controller),
             Command::DEVICE_RESET => {
-                // First: the queues that there are must not fetch again where it was stopped.
-                controller.function_reset();
                 self.migration.reset(controller);
+                controller.function_reset();
                 Ok(Answer::Later(Until::Reset))
             }
             Command::DEVICE_FEATURE if self.config.custody.is_some() => {

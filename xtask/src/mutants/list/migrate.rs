@@ -183,4 +183,16 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "migrate::a_source_that_dies_without_its_medium_goes_on_with_nothing",
         ),
     },
+    Mutation {
+        name: "migrate-fetches-after-leaving",
+        guard: "queues on another reactor fetch nothing when their host has moved",
+        file: "crates/reactor/src/hosted.rs",
+        from: "        controller.function_reset();\n    }",
+        to: "        controller.function_reset();\n        controller.halt(false);\n    }",
+        test: integration(
+            "nvmirage",
+            &["--test", "program"],
+            "migrate::queues_on_another_reactor_move_again_and_again",
+        ),
+    },
 ];
