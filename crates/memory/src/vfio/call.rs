@@ -72,13 +72,14 @@ pub(super) fn set_iommu(container: &OwnedFd, kind: u32) -> io::Result<()> {
     tell(container, SET_IOMMU, kind).map(drop)
 }
 
-pub(super) fn group_is_viable(group: &OwnedFd) -> io::Result<bool> {
+/// The state of a group: `VFIO_GROUP_FLAGS_*`.
+pub(super) fn group_flags(group: &OwnedFd) -> io::Result<u32> {
     let mut status = abi::vfio_group_status {
         argsz: argsz::<abi::vfio_group_status>(),
         ..Default::default()
     };
     exchange(group, GROUP_GET_STATUS, &mut status)?;
-    Ok(status.flags & abi::VFIO_GROUP_FLAGS_VIABLE != 0)
+    Ok(status.flags)
 }
 
 pub(super) fn set_container(group: &OwnedFd, container: &OwnedFd) -> io::Result<()> {
@@ -185,6 +186,17 @@ pub(super) fn unmap_dma(container: &OwnedFd, iova: u64, len: u64) -> io::Result<
         argsz: argsz::<abi::vfio_iommu_type1_dma_unmap>(),
         iova,
         size: len,
+        ..Default::default()
+    };
+    exchange(container, IOMMU_UNMAP_DMA, &mut unmap)?;
+    Ok(unmap.size)
+}
+
+/// Unmaps every range, and says how many bytes were mapped.
+pub(super) fn unmap_all_dma(container: &OwnedFd) -> io::Result<u64> {
+    let mut unmap = abi::vfio_iommu_type1_dma_unmap {
+        argsz: argsz::<abi::vfio_iommu_type1_dma_unmap>(),
+        flags: abi::VFIO_DMA_UNMAP_FLAG_ALL,
         ..Default::default()
     };
     exchange(container, IOMMU_UNMAP_DMA, &mut unmap)?;

@@ -9,7 +9,9 @@
 //! - The IOMMU lets the function reach memory of this process only while it is shared. Shared
 //!   memory is never referenced ([`HostMemory`]), so that writes of a function at any moment can
 //!   only produce a mixture of bytes.
-//! - When it is dropped, the kernel resets it. It then reaches no memory and can be assigned again.
+//! - When the last of its descriptors is closed, the kernel resets it. It then reaches no memory and
+//!   can be assigned again. A [`Function`] that is dropped closes its own; another process may keep
+//!   others ([`Function::descriptors`]), for a third one to continue with ([`Function::adopt`]).
 //!
 //! What it does NOT do: it supports no function without an IOMMU (it could reach all memory), no
 //! group that another process uses in part, and no PCI beyond registers, memory and interrupts. The
@@ -115,6 +117,9 @@ pub enum VfioError {
         /// The group's number.
         group: u32,
     },
+    /// Descriptors of another process do not belong to a function of a container.
+    #[error("the kept descriptors are not those of a function: {0}")]
+    NotOfFunction(&'static str),
     /// The system refused a step.
     #[error("cannot {what}: {source}{}", hint(.source))]
     System {
@@ -142,15 +147,24 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> VfioError {
     move |source| VfioError::System { what, source }
 }
 
-/// A PCI function in this process's hands.
+/// The descriptors of a function, which another process may keep.
 ///
 /// Closed in the order of its fields: the function, so that it is reset and reaches nothing; then
 /// the group, then the addresses.
 #[derive(Debug)]
+pub struct Descriptors<F = OwnedFd> {
+    /// The function.
+    pub device: F,
+    /// Its IOMMU group.
+    pub group: F,
+    /// The container: the addresses that it reaches.
+    pub container: F,
+}
+
+/// A PCI function in this process's hands.
+#[derive(Debug)]
 pub struct Function {
-    device: OwnedFd,
-    _group: OwnedFd,
-    container: OwnedFd,
+    fds: Descriptors,
     /// Regions of the base address registers, then the configuration space.
     regions: [RegionInfo; 7],
 }
@@ -169,29 +183,62 @@ impl Function {
             return Err(VfioError::NoType1);
         }
         let group_fd = open(format!("/dev/vfio/{group}").into())?;
-        let viable = call::group_is_viable(&group_fd).map_err(failed("query the IOMMU group"))?;
-        if !viable {
+        let flags = call::group_flags(&group_fd).map_err(failed("query the IOMMU group"))?;
+        if flags & abi::VFIO_GROUP_FLAGS_VIABLE == 0 {
             return Err(VfioError::NotViable { group });
         }
         call::set_container(&group_fd, &container)
             .map_err(failed("add the IOMMU group to a container"))?;
         call::set_iommu(&container, abi::VFIO_TYPE1v2_IOMMU).map_err(failed("set up the IOMMU"))?;
         let device = call::device(&group_fd, address).map_err(failed("open the function"))?;
+        Self::of(Descriptors {
+            device,
+            group: group_fd,
+            container,
+        })
+    }
+
+    /// Continues with the function of a former process, of which another one has kept the
+    /// descriptors. It may still reach the memory of that process, and signal its eventfds:
+    /// [`Self::unshare_all`], [`Self::disable_interrupts`].
+    ///
+    /// # Errors
+    /// [`VfioError::NotOfFunction`], [`VfioError::System`].
+    pub fn adopt(fds: Descriptors) -> Result<Self, VfioError> {
+        let wrong = VfioError::NotOfFunction;
+        if call::api_version(&fds.container) != Some(abi::VFIO_API_VERSION) {
+            return Err(wrong("one is no container"));
+        }
+        let flags = call::group_flags(&fds.group);
+        let flags = flags.map_err(|_| wrong("one is no IOMMU group"))?;
+        if flags & abi::VFIO_GROUP_FLAGS_CONTAINER_SET == 0 {
+            return Err(wrong("the IOMMU group is in no container"));
+        }
+        Self::of(fds)
+    }
+
+    fn of(fds: Descriptors) -> Result<Self, VfioError> {
         let mut regions: [RegionInfo; 7] = Default::default();
         for (at, region) in regions.iter_mut().enumerate() {
             let space = match u8::try_from(at) {
                 Ok(bar) if bar < 6 => Space::Bar(bar),
                 _ => Space::Config,
             };
-            let info = call::region_info(&device, space.index());
+            let info = call::region_info(&fds.device, space.index());
             *region = info.map_err(failed("query a region of the function"))?;
         }
-        Ok(Function {
-            device,
-            _group: group_fd,
-            container,
-            regions,
-        })
+        Ok(Function { fds, regions })
+    }
+
+    /// Its descriptors. A process that has copies of them keeps the function as it is: it is not
+    /// reset, reaches the memory that was shared, and cannot be opened.
+    #[must_use]
+    pub fn descriptors(&self) -> Descriptors<BorrowedFd<'_>> {
+        Descriptors {
+            device: self.fds.device.as_fd(),
+            group: self.fds.group.as_fd(),
+            container: self.fds.container.as_fd(),
+        }
     }
 
     /// Description of a region; it is empty if a base address register has none.
@@ -219,7 +266,7 @@ impl Function {
         let mut at = self.place(space, offset, out.len())?;
         let mut left = out;
         while !left.is_empty() {
-            match rustix::io::pread(&self.device, &mut *left, at) {
+            match rustix::io::pread(&self.fds.device, &mut *left, at) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => {
                     left = &mut left[read..];
@@ -244,7 +291,7 @@ impl Function {
         let mut at = self.place(space, offset, data.len())?;
         let mut left = data;
         while !left.is_empty() {
-            match rustix::io::pwrite(&self.device, left, at) {
+            match rustix::io::pwrite(&self.fds.device, left, at) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     left = &left[written..];
@@ -299,7 +346,7 @@ impl Function {
         if !start.is_multiple_of(unit) || reach == 0 {
             return Ok(None);
         }
-        let fd = self.device.try_clone().map_err(MapError::System)?;
+        let fd = self.fds.device.try_clone().map_err(MapError::System)?;
         DoorbellPages::map_device(fd, region.offset + start, reach).map(Some)
     }
 
@@ -314,7 +361,14 @@ impl Function {
         // SAFETY: the range is mapped while `memory` lives, and no reference to it exists.
         // Pages that the IOMMU knows are held by the kernel: a function that writes to them after
         // `memory` is gone reaches nothing else.
-        unsafe { call::map_dma(&self.container, base.0, (start.addr() as u64, len), true) }
+        unsafe {
+            call::map_dma(
+                &self.fds.container,
+                base.0,
+                (start.addr() as u64, len),
+                true,
+            )
+        }
     }
 
     /// Lets the function read, and write where the host allows that, memory that a host of ours
@@ -327,7 +381,7 @@ impl Function {
         let bytes = (start.addr() as u64, len);
         // SAFETY: the range is mapped while `memory` lives, and only ever copied from and to. As
         // above for afterwards.
-        unsafe { call::map_dma(&self.container, base.0, bytes, memory.is_writable()) }
+        unsafe { call::map_dma(&self.fds.container, base.0, bytes, memory.is_writable()) }
     }
 
     /// Takes memory back: a range that was shared, whole. On return the function reaches it no
@@ -336,16 +390,26 @@ impl Function {
     /// # Errors
     /// The system's; `NotFound` where nothing was shared there.
     pub fn unshare(&self, base: Iova, len: u64) -> io::Result<()> {
-        match call::unmap_dma(&self.container, base.0, len)? {
+        match call::unmap_dma(&self.fds.container, base.0, len)? {
             0 => Err(io::ErrorKind::NotFound.into()),
             _ => Ok(()),
         }
     }
 
+    /// Takes all memory back, also that of a process that had the function before. Returns how many
+    /// bytes were shared. Kernels before 6.0 leave the memory of another process shared, and return
+    /// 0.
+    ///
+    /// # Errors
+    /// The system's: `EINVAL` for a kernel before 5.12.
+    pub fn unshare_all(&self) -> io::Result<u64> {
+        call::unmap_all_dma(&self.fds.container)
+    }
+
     /// Interrupts of a kind that the function has.
     #[must_use]
     pub fn interrupts(&self, kind: Interrupt) -> u32 {
-        let count = call::irq_count(&self.device, kind.index()).unwrap_or(0);
+        let count = call::irq_count(&self.fds.device, kind.index()).unwrap_or(0);
         count.min(MAX_VECTORS)
     }
 
@@ -361,7 +425,7 @@ impl Function {
         first: u32,
         eventfds: &[Option<BorrowedFd<'_>>],
     ) -> io::Result<()> {
-        match call::set_irqs(&self.device, kind.index(), first, eventfds)? {
+        match call::set_irqs(&self.fds.device, kind.index(), first, eventfds)? {
             0 => Ok(()),
             _ => Err(io::ErrorKind::OutOfMemory.into()),
         }
@@ -372,7 +436,7 @@ impl Function {
     /// # Errors
     /// The system's.
     pub fn disable_interrupts(&self, kind: Interrupt) -> io::Result<()> {
-        call::set_irqs(&self.device, kind.index(), 0, &[]).map(drop)
+        call::set_irqs(&self.fds.device, kind.index(), 0, &[]).map(drop)
     }
 
     /// Resets the function: Function Level Reset, or what its bus has instead. Its configuration
@@ -381,13 +445,13 @@ impl Function {
     /// # Errors
     /// The system's: `EINVAL` or `ENOTTY` for a function that cannot be reset alone.
     pub fn reset(&self) -> io::Result<()> {
-        call::reset(&self.device)
+        call::reset(&self.fds.device)
     }
 }
 
 impl AsFd for Function {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.device.as_fd()
+        self.fds.device.as_fd()
     }
 }
 
@@ -396,5 +460,22 @@ fn open(path: PathBuf) -> Result<OwnedFd, VfioError> {
         Ok(file) => Ok(file.into()),
         Err(source) if source.raw_os_error() == Some(libc::EBUSY) => Err(VfioError::Busy { path }),
         Err(source) => Err(VfioError::Open { path, source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_of_something_else_are_not_adopted() {
+        let file = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let fds = Descriptors {
+            device: file(),
+            group: file(),
+            container: file(),
+        };
+        let error = Function::adopt(fds).unwrap_err();
+        assert!(matches!(error, VfioError::NotOfFunction(_)), "{error}");
     }
 }
