@@ -452,6 +452,15 @@ impl<C: Channel> Bus for InProcess<C> {
         true
     }
 
+    fn clear_former(&self) -> Result<(), DriverError> {
+        let inner = &mut *self.wake();
+        inner.dma.unmap_all();
+        inner.publish_map();
+        inner.interrupts.fill(None);
+        inner.messages.fill(None);
+        Ok(())
+    }
+
     fn vectors(&self) -> u16 {
         self.inner.borrow().controller.vectors()
     }

@@ -175,6 +175,18 @@ pub trait Bus {
         false
     }
 
+    /// Removes what a former process had set up on the drive and left to this one: all memory that
+    /// the drive reaches, and all eventfds of its interrupts. To be called when the controller is
+    /// disabled, and before anything is shared.
+    ///
+    /// # Errors
+    /// As [`Self::read32`]; [`DriverError::Unsupported`] where memory may still be shared.
+    fn clear_former(&self) -> Result<(), DriverError> {
+        Err(DriverError::Unsupported(
+            "a drive cannot be taken over from another process over this bus".to_owned(),
+        ))
+    }
+
     /// Interrupt vectors of the drive.
     fn vectors(&self) -> u16;
 

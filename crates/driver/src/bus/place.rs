@@ -1,10 +1,12 @@
 //! The address of a drive as text, and the bus that leads to it.
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use memory::vfio::Descriptors;
 use memory::{EventFd, HostMemory, Iova, Lent};
 
 use super::vfio::Vfio;
@@ -61,12 +63,45 @@ impl Place {
     }
 }
 
+impl Place {
+    /// The bus to the PCI function there, which a former process had opened: `fds` are its
+    /// descriptors.
+    ///
+    /// # Errors
+    /// Those of [`Vfio::adopt`]; [`DriverError::Unsupported`] for a server.
+    pub fn adopt(&self, fds: Descriptors) -> Result<AnyBus, DriverError> {
+        match self {
+            Self::VfioUser(_) => Err(DriverError::Unsupported(
+                "a server is connected to again, and not taken over".to_owned(),
+            )),
+            Self::Pci(address) => Vfio::adopt(*address, fds).map(AnyBus::Vfio),
+        }
+    }
+
+    /// [`Bus::can_revoke`] of its bus.
+    #[must_use]
+    pub fn can_revoke(&self) -> bool {
+        matches!(self, Self::Pci(_))
+    }
+}
+
 /// The bus to a drive at any [`Place`].
 pub enum AnyBus {
     /// To a server.
     VfioUser(VfioUser),
     /// To a PCI function.
     Vfio(Vfio),
+}
+
+impl AnyBus {
+    /// The descriptors with which another process can continue with the drive; `None` for a server.
+    #[must_use]
+    pub fn descriptors(&self) -> Option<Descriptors<BorrowedFd<'_>>> {
+        match self {
+            Self::VfioUser(_) => None,
+            Self::Vfio(bus) => Some(bus.descriptors()),
+        }
+    }
 }
 
 /// Asks the bus that there is.
@@ -146,6 +181,10 @@ impl Bus for AnyBus {
 
     fn can_revoke(&self) -> bool {
         either!(self, bus => bus.can_revoke())
+    }
+
+    fn clear_former(&self) -> Result<(), DriverError> {
+        either!(self, bus => bus.clear_former())
     }
 
     fn vectors(&self) -> u16 {

@@ -4,17 +4,19 @@
 //! and no signal. Doorbells are mapped, so that a command needs no system call. The machine's IOMMU
 //! limits the drive to the memory that is shared with it.
 //!
+//! A function that a former process had is continued with by its descriptors ([`Vfio::adopt`]).
+//!
 //! What it does NOT do: it binds nothing to vfio-pci, and does not check whether a drive may be
 //! taken. One process has a drive at a time, and one container of addresses each.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use memory::vfio::{Function, Interrupt, Space};
+use memory::vfio::{Descriptors, Function, Interrupt, Space};
 use memory::{EventFd, HostMemory, Iova, Lent};
 use nvme_spec::registers::DOORBELLS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -56,6 +58,24 @@ impl Vfio {
         let group = find(Path::new("/sys/bus/pci/devices"), address).map_err(cannot)?;
         let function = Function::open(&address.to_string(), group)
             .map_err(|error| cannot(error.to_string()))?;
+        Self::of(address, function)
+    }
+
+    /// Continues with the function at `address`, of which a former process has left the descriptors.
+    /// The function may be at work: [`Bus::clear_former`].
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn adopt(address: PciAddress, fds: Descriptors) -> Result<Self, DriverError> {
+        let function = Function::adopt(fds).map_err(|error| DriverError::Pci {
+            address,
+            reason: error.to_string(),
+        })?;
+        Self::of(address, function)
+    }
+
+    fn of(address: PciAddress, function: Function) -> Result<Self, DriverError> {
+        let cannot = |reason: String| DriverError::Pci { address, reason };
         let len = function.region(Space::Bar(0)).len;
         if len <= DOORBELLS {
             return Err(DriverError::Unsupported(format!(
@@ -95,6 +115,12 @@ impl Vfio {
             }
         }
         Ok(bus)
+    }
+
+    /// The descriptors with which another process can continue.
+    #[must_use]
+    pub fn descriptors(&self) -> Descriptors<BorrowedFd<'_>> {
+        self.function.descriptors()
     }
 
     fn read<const N: usize>(&self, offset: u64) -> Result<[u8; N], DriverError> {
@@ -293,6 +319,27 @@ impl Bus for Vfio {
 
     fn can_revoke(&self) -> bool {
         true
+    }
+
+    fn clear_former(&self) -> Result<(), DriverError> {
+        for kind in [Interrupt::MsiX, Interrupt::Msi] {
+            match self.function.disable_interrupts(kind) {
+                // The kind was not enabled.
+                Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
+                disabled => {
+                    disabled.map_err(|source| system("disable the drive's interrupts", source))?;
+                }
+            }
+        }
+        let unshared = self.function.unshare_all();
+        let what = "unmap the memory of the former process from the drive";
+        match unshared.map_err(|source| system(what, source))? {
+            0 => Err(DriverError::Unsupported(
+                "the kernel does not unmap the memory that another process has shared with the drive; Linux 6.0 and later do"
+                    .to_owned(),
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn vectors(&self) -> u16 {

@@ -153,12 +153,23 @@ impl<B: Bus> Device<B> {
     /// [`DriverError::Timeout`] beyond the controller's own bound, and those of
     /// the bus. A fatal status is no error here: disabling is the way out of it.
     pub fn disable(&mut self) -> Result<(), DriverError> {
+        self.disable_within(Duration::MAX)
+    }
+
+    /// Stops a controller that a former process has left, in its own bound and in `bound`.
+    pub(super) fn stop_former(&mut self, bound: Duration) -> Result<(), DriverError> {
+        self.enable_memory_space()?;
+        self.read_capabilities()?;
+        self.disable_within(bound)
+    }
+
+    fn disable_within(&mut self, bound: Duration) -> Result<(), DriverError> {
         let cc = Cc::from(self.bus.read32(CC)?);
         if cc.en() {
             let off = cc.with_en(false).with_shn(ShutdownNotification::NONE);
             self.bus.write32(CC, off.into())?;
         }
-        let bound = self.ready_bound()?;
+        let bound = self.ready_bound()?.min(bound);
         self.await_register("disabling the controller", bound, |csts| !csts.rdy())?;
         self.enabled = None;
         Ok(())

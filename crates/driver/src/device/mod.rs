@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 pub use bring_up::Shutdown;
 use memory::{Buffer, DoorbellPages, EventFd, HostCq, HostMemory, HostSq, Iova};
@@ -106,22 +107,58 @@ impl<B: Bus> Device<B> {
     /// [`DriverError::System`] without memory, [`DriverError::Unsupported`] for a
     /// controller that is not for this driver, and those of the bus.
     pub fn open(bus: B, options: &Options) -> Result<Self, DriverError> {
+        let mut device = Self::new(bus, options)?;
+        device.share()?;
+        Ok(device)
+    }
+
+    /// Takes a bus to a controller that a former process has left as it was, perhaps at work. `ended`
+    /// is called when the controller is disabled, and reaches nothing that process had shared: no
+    /// command of it has an effect any more. Then as [`Self::open`].
+    ///
+    /// # Errors
+    /// As [`Self::open`]; [`DriverError::Timeout`] for a controller that is not disabled within
+    /// its own bound and `bound`, and [`DriverError::Unsupported`] where memory may still be
+    /// shared. Memory is unmapped also if the controller does not respond.
+    pub fn adopt(
+        bus: B,
+        options: &Options,
+        bound: Duration,
+        ended: impl FnOnce(),
+    ) -> Result<Self, DriverError> {
+        let mut device = Self::new(bus, options)?;
+        let stopped = device.stop_former(bound);
+        device.bus.clear_former()?;
+        stopped?;
+        ended();
+        device.share()?;
+        Ok(device)
+    }
+
+    /// With memory that is not shared yet.
+    fn new(bus: B, options: &Options) -> Result<Self, DriverError> {
         let memory = HostMemory::new(options.memory_len).map_err(|source| DriverError::System {
             what: "create memory to share with the drive",
             source,
         })?;
-        bus.share(&memory, MEMORY_AT)?;
-        let cap = Cap::from(bus.read64(CAP)?);
-        let device = Self {
+        Ok(Self {
             bus: Arc::new(bus),
             memory,
             options: options.clone(),
-            cap,
+            cap: Cap::new(),
             enabled: None,
-        };
-        device.check_capabilities()?;
-        device.enable_pci_function()?;
-        Ok(device)
+        })
+    }
+
+    fn share(&mut self) -> Result<(), DriverError> {
+        self.bus.share(&self.memory, MEMORY_AT)?;
+        self.read_capabilities()?;
+        self.enable_pci_function()
+    }
+
+    fn read_capabilities(&mut self) -> Result<(), DriverError> {
+        self.cap = Cap::from(self.bus.read64(CAP)?);
+        self.check_capabilities()
     }
 
     fn check_capabilities(&self) -> Result<(), DriverError> {

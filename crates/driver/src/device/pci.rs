@@ -32,6 +32,14 @@ impl<B: Bus> Device<B> {
         Ok(())
     }
 
+    /// Memory space on, where its former user had not come to that, so that registers answer. Bus
+    /// mastering is as it was.
+    pub(super) fn enable_memory_space(&self) -> Result<(), DriverError> {
+        let command = Command::from(self.config_u16(config::COMMAND)?);
+        let command = command.with_memory_space(true);
+        self.set_config_u16(config::COMMAND, command.into())
+    }
+
     fn enable_msix(&self) -> Result<(), DriverError> {
         let Some(at) = self.find_capability(CapabilityId::MSI_X)? else {
             return Err(DriverError::Unsupported(
