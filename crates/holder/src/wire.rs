@@ -75,6 +75,8 @@ pub(crate) mod field {
     pub(crate) const VERSION: u16 = 9;
     /// What the service manager is notified of (sd_notify(3)).
     pub(crate) const STATE: u16 = 10;
+    /// The descriptor lets a device reach memory of hosts.
+    pub(crate) const DEVICE: u16 = 11;
 }
 
 /// What is wrong with a message.

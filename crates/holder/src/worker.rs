@@ -171,6 +171,16 @@ impl Holder {
         self.ask(kind::KEEP, &[name], &[fd]).map(drop)
     }
 
+    /// As [`Self::keep`], of a descriptor by which a device reaches memory of hosts: it is closed
+    /// before the holder grants what hosts ask for while no worker follows.
+    ///
+    /// # Errors
+    /// [`HolderError`].
+    pub fn keep_device(&self, name: &str, fd: BorrowedFd<'_>) -> Result<(), HolderError> {
+        let fields: [(u16, &[u8]); 2] = [(field::NAME, name.as_bytes()), (field::DEVICE, &[])];
+        self.ask(kind::KEEP, &fields, &[fd]).map(drop)
+    }
+
     /// The descriptor that a former worker has had kept under this name.
     ///
     /// # Errors

@@ -90,6 +90,8 @@ struct Kept {
     fd: OwnedFd,
     /// The last worker that named it.
     generation: u64,
+    /// A device reaches memory of hosts by it.
+    is_device: bool,
 }
 
 /// Starts the program `arguments`, of which the first is its name, as a worker, and another one
@@ -385,6 +387,9 @@ impl Hold {
                 }
             }
         }
+        // An unmap is granted from now on: no device may reach memory of hosts any more. Closing
+        // one may take as long as its reset.
+        self.kept.retain(|_, kept| !kept.is_device);
         tracing::error!(
             "the server's process ended ({end}), {} times within {} s: hosts find a fatal status from now on; see the errors above, stop this process, and start the hosts' machines again after it",
             Deaths::MAX,
@@ -498,8 +503,12 @@ impl Hold {
                 if self.kept.len() >= MAX_KEPT && !self.kept.contains_key(&name) {
                     return Err(format!("{MAX_KEPT} descriptors are kept already"));
                 }
-                let generation = self.generation;
-                self.kept.insert(name, Kept { fd, generation });
+                let kept = Kept {
+                    fd,
+                    generation: self.generation,
+                    is_device: request.bytes(field::DEVICE).is_some(),
+                };
+                self.kept.insert(name, kept);
                 Ok(Some((reply, None)))
             }
             kind::FETCH => {

@@ -26,6 +26,7 @@ pub(crate) const GENERATION: u16 = 4;
 pub(crate) const READS_FROM: u16 = 7;
 pub(crate) const WRITES: u16 = 8;
 pub(crate) const VERSION: u16 = 9;
+pub(crate) const DEVICE: u16 = 11;
 
 /// The holder's socket.
 pub(crate) struct Control {

@@ -114,6 +114,13 @@ impl Rig {
         }
     }
 
+    /// Whether the holder has a file of the rig open.
+    pub(crate) fn holds(&self, name: &str) -> bool {
+        let fds = fs::read_dir(format!("/proc/{}/fd", self.holder.id())).unwrap();
+        let mut files = fds.filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
+        files.any(|file| file == self.path(name))
+    }
+
     /// While nothing happens the holder uses no CPU: at most 50 ms of 500 ms.
     pub(crate) fn is_calm(&self) {
         let before = self.usage().ticks;

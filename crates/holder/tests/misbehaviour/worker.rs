@@ -302,6 +302,18 @@ impl Worker {
                 let kept = self.control.ask_with(control::KEEP, &name, &[fd.as_fd()]);
                 return kept.text();
             }
+            // A file of that name, which is kept as it is, or as a device.
+            ["keep-file", name, what] => {
+                let file = File::create(self.dir.join(name)).unwrap();
+                let mut fields = vec![(control::NAME, name.as_bytes())];
+                if *what == "device" {
+                    fields.push((control::DEVICE, &[]));
+                }
+                let kept = self
+                    .control
+                    .ask_with(control::KEEP, &fields, &[file.as_fd()]);
+                return kept.text();
+            }
             ["keep-many", count] => {
                 let null = odd_descriptor("null", &self.control);
                 let mut granted = 0;

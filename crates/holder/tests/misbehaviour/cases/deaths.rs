@@ -12,6 +12,7 @@ tests! {
     "deaths":
     three_deaths_are_a_fatal_status,
     a_worker_that_dies_greeted_counts_as_well,
+    a_device_is_closed_before_an_unmap_is_granted_without_a_worker,
     each_request_has_one_reply_whenever_the_worker_dies,
     each_request_has_one_reply_when_the_worker_dies_within_one,
     what_a_dead_worker_s_child_sends_ends,
@@ -52,6 +53,21 @@ fn hosts_find_a_fatal_status(mode: &str) {
     rig.is_bounded(before, 4, 2);
     rig.signal(Signal::TERM);
     assert!(rig.ended().success());
+}
+
+fn a_device_is_closed_before_an_unmap_is_granted_without_a_worker() {
+    let rig = Rig::start("dies-at-start");
+    let mut host = rig.host();
+    for (name, what) in [("drive", "device"), ("memory", "file")] {
+        assert_eq!(host.tell(&format!("keep-file {name} {what}")), "ok");
+        assert!(rig.holds(name));
+    }
+    host.tell("then die");
+    host.send(1, DMA_MAP, &map(0x1000));
+    // No worker is there to answer.
+    assert_eq!(host.reply().error, None);
+    assert!(!rig.holds("drive"), "{}", rig.log());
+    assert!(rig.holds("memory"));
 }
 
 fn each_request_has_one_reply_whenever_the_worker_dies() {
