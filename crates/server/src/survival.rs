@@ -1,7 +1,13 @@
 //! What survives the death of a server's process, where a holder replaces it.
 
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
 use api::config::{self, Backing};
-use driver::bus::place::Place;
+use holder::Holder;
+use media::drive::KeepsFunction;
+use memory::vfio::Descriptors;
 
 /// Name under which a holder keeps the text of the configuration.
 pub const CONFIGURATION: &str = "configuration";
@@ -13,13 +19,88 @@ pub(crate) fn obstacle(medium: &config::Medium) -> Option<&'static str> {
     }
     match &medium.backing {
         _ if medium.state().is_some() => Some("its state file is read by the first process"),
-        Backing::Null { .. } | Backing::Ram { .. } | Backing::File(_) | Backing::KeyValue(_) => {
-            None
+        Backing::Null { .. }
+        | Backing::Ram { .. }
+        | Backing::File(_)
+        | Backing::KeyValue(_)
+        | Backing::Drive(_) => None,
+    }
+}
+
+/// The holder of this process, as it keeps a drive of this machine.
+#[derive(Debug)]
+pub(crate) struct KeptFunction {
+    holder: Arc<Holder>,
+    /// Names of the descriptors.
+    names: Descriptors<String>,
+    /// What is kept is that of this medium, and not of one of the same name before.
+    continues: bool,
+}
+
+impl KeptFunction {
+    /// That of a medium.
+    pub(crate) fn new(holder: &Arc<Holder>, medium: &str, continues: bool) -> Self {
+        Self {
+            holder: holder.clone(),
+            names: function_names(medium),
+            continues,
         }
-        Backing::Drive(drive) => match drive.target {
-            Place::VfioUser(_) => None,
-            Place::Pci(_) => Some("a drive of this machine has no process that ends its commands"),
-        },
+    }
+}
+
+impl KeepsFunction for KeptFunction {
+    fn fetch(&self) -> io::Result<Option<Descriptors>> {
+        if !self.continues {
+            return Ok(None);
+        }
+        // Each is fetched, so that the holder does not take it for one that nobody wants.
+        let fetch = |name| self.holder.fetch(name).map_err(io::Error::other);
+        let fds: [Option<OwnedFd>; 3] = [
+            fetch(&self.names.device)?,
+            fetch(&self.names.group)?,
+            fetch(&self.names.container)?,
+        ];
+        let [Some(device), Some(group), Some(container)] = fds else {
+            // The last process died while it had them kept, or released.
+            self.release();
+            return Ok(None);
+        };
+        Ok(Some(Descriptors {
+            device,
+            group,
+            container,
+        }))
+    }
+
+    fn keep(&self, fds: Descriptors<BorrowedFd<'_>>) -> io::Result<()> {
+        let names = &self.names;
+        for (name, fd) in [
+            (&names.container, fds.container),
+            (&names.group, fds.group),
+            (&names.device, fds.device),
+        ] {
+            let kept = self.holder.keep_device(name, fd);
+            kept.map_err(io::Error::other)?;
+        }
+        Ok(())
+    }
+
+    fn release(&self) {
+        let names = &self.names;
+        for name in [&names.device, &names.group, &names.container] {
+            if let Err(error) = self.holder.forget(name) {
+                tracing::error!("{name} is kept until the server ends: {error}");
+            }
+        }
+    }
+}
+
+/// Names under which a holder keeps the descriptors of a drive of this machine.
+pub(crate) fn function_names(medium: &str) -> Descriptors<String> {
+    Descriptors {
+        device: format!("function {medium}"),
+        group: format!("function group {medium}"),
+        container: format!("function container {medium}"),
     }
 }
 

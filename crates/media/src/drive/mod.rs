@@ -16,7 +16,7 @@
 //! Not included: separation of partitions (the controller has checked each request against its
 //! namespace), scheduling, SGLs, metadata, and the drive's own Compare and Copy.
 //!
-//! [`keeper`] owns the device and a thread, [`warden`] unmaps memory while the keeper is busy,
+//! [`reach`] opens it, [`keeper`] owns the device and a thread, [`warden`] unmaps memory while the keeper is busy,
 //! [`channel`] is a reactor's handle, [`relay`] polls on another reactor, [`message`] defines their
 //! messages, [`windows`] maps hosts' memory to drive addresses, and [`data`] locates a command's
 //! data.
@@ -32,6 +32,7 @@ mod keeper;
 mod message;
 mod op;
 mod queue;
+mod reach;
 mod relay;
 mod report;
 #[cfg(test)]
@@ -60,6 +61,8 @@ use self::facts::Facts;
 pub use self::keeper::{Keeper, Reopen};
 pub use self::message::Duty;
 use self::message::{Job, Sleeper};
+pub use self::reach::KeepsFunction;
+use self::reach::reopening;
 pub use self::relay::Relay;
 pub use self::report::ShownPage;
 use crate::order::Order;
@@ -125,7 +128,8 @@ pub fn options() -> Options {
 
 impl Drive<AnyBus> {
     /// Opens a namespace of the drive at a place; without a number, its first one. Hosts may read
-    /// these log pages of the drive.
+    /// these log pages of the drive. A drive of this machine is kept by `kept`, which may have it
+    /// from a former process.
     ///
     /// # Errors
     /// The drive cannot be reached, or is unsupported.
@@ -133,10 +137,18 @@ impl Drive<AnyBus> {
         place: &Place,
         nsid: Option<u32>,
         shown: &[ShownPage],
+        kept: Option<&Arc<dyn KeepsFunction>>,
     ) -> Result<Self, DriverError> {
-        let mut reopen = reopening(place);
+        let mut reopen = reopening(place, kept, None);
         let device = reopen()?;
-        Self::supervised(Drive::of(place.to_string(), device, nsid, reopen)?, shown)
+        // Closed here, after the other process has.
+        let bus = device.shared_bus().clone();
+        let opened = Drive::of(place.to_string(), device, nsid, reopen);
+        if let (Err(_), Some(kept)) = (&opened, kept) {
+            kept.release();
+        }
+        drop(bus);
+        Self::supervised(opened?, shown, kept)
     }
 
     /// Continues with the drive that a former process of this server had. Returns when no command
@@ -149,13 +161,14 @@ impl Drive<AnyBus> {
         place: &Place,
         known: Known,
         shown: &[ShownPage],
+        kept: Option<&Arc<dyn KeepsFunction>>,
     ) -> Result<Self, DriverError> {
-        let name = place.to_string();
-        let (drive, mut keeper) = Drive::known(name, known, reopening(place));
-        let fence = keeper.fence();
-        let drive = Self::supervised((drive, keeper), shown)?;
-        // Ends by the loss of the sender; the supervisor logs what is wrong.
-        let _ = fence.recv_timeout(FENCE_BOUND);
+        let (fence, passed) = channel();
+        let reopen = reopening(place, kept, Some(fence.clone()));
+        let (drive, keeper) = Drive::known(place.to_string(), known, reopen, place.can_revoke());
+        let drive = Self::supervised((drive, keeper.fenced(fence)), shown, kept)?;
+        // Ends by the loss of the senders, too; the supervisor logs what is wrong.
+        let _ = passed.recv_timeout(FENCE_BOUND);
         Ok(drive)
     }
 
@@ -163,8 +176,13 @@ impl Drive<AnyBus> {
     fn supervised(
         (drive, keeper): (Self, Keeper<AnyBus>),
         shown: &[ShownPage],
+        kept: Option<&Arc<dyn KeepsFunction>>,
     ) -> Result<Self, DriverError> {
         let mut keeper = keeper.showing(shown.to_vec());
+        if let Some(kept) = kept {
+            let kept = kept.clone();
+            keeper = keeper.released_by(Box::new(move || kept.release()));
+        }
         let start = |name: &str, run: Box<dyn FnOnce() + Send>| {
             let thread = std::thread::Builder::new().name(name.to_owned());
             thread.spawn(run).map_err(|source| DriverError::System {
@@ -182,21 +200,6 @@ impl Drive<AnyBus> {
     }
 }
 
-/// Function that connects to a drive, which resets it, and enables it.
-fn reopening(place: &Place) -> Reopen<AnyBus> {
-    let place = place.clone();
-    Box::new(move || {
-        let bus = place.open(ANSWER_TIMEOUT)?;
-        let options = Options {
-            interrupts: bus.vectors() > 0,
-            ..options()
-        };
-        let mut device = Device::open(bus, &options)?;
-        device.enable()?;
-        Ok(device)
-    })
-}
-
 impl<B: Bus> Drive<B> {
     /// Wraps an enabled drive. The owner must run the returned keeper: on a thread
     /// ([`Keeper::run`]), or in turns ([`Keeper::look`]) if the drive has no thread either.
@@ -211,13 +214,20 @@ impl<B: Bus> Drive<B> {
     ) -> Result<(Self, Keeper<B>), DriverError> {
         let mut device = device;
         let facts = Arc::new(Facts::learn(&mut device, nsid)?);
-        Ok(Self::made(name, facts, Some(device), reopen))
+        let can_revoke = device.bus().can_revoke();
+        Ok(Self::made(name, facts, Some(device), reopen, can_revoke))
     }
 
-    /// The same of a drive that a former process of this server had. The keeper connects to it.
+    /// The same of a drive that a former process of this server had. The keeper reaches it by
+    /// `reopen`, over a bus of which [`Bus::can_revoke`] is `can_revoke`.
     #[must_use]
-    pub fn known(name: String, known: Known, reopen: Reopen<B>) -> (Self, Keeper<B>) {
-        Self::made(name, Arc::new(known.0), None, reopen)
+    pub fn known(
+        name: String,
+        known: Known,
+        reopen: Reopen<B>,
+        can_revoke: bool,
+    ) -> (Self, Keeper<B>) {
+        Self::made(name, Arc::new(known.0), None, reopen, can_revoke)
     }
 
     fn made(
@@ -225,6 +235,7 @@ impl<B: Bus> Drive<B> {
         facts: Arc<Facts>,
         device: Option<Device<B>>,
         reopen: Reopen<B>,
+        can_revoke: bool,
     ) -> (Self, Keeper<B>) {
         let (jobs, taken) = sync_channel(JOBS);
         let ticks = Arc::new(AtomicU32::new(0));
@@ -240,7 +251,7 @@ impl<B: Bus> Drive<B> {
             counting: counting.clone(),
         };
         let keeper = Keeper::new(name, facts, device, reopen, (taken, ticks), counting);
-        (drive, keeper)
+        (drive, keeper.with_warden(can_revoke))
     }
 
     /// What another process of this server needs to continue with the drive.

@@ -238,7 +238,7 @@ impl Medium {
                 (file.size(), Backing::File(Arc::new(file)))
             }
             MediumKind::Drive { place, nsid, shown } => {
-                let drive = Drive::at(place, *nsid, shown);
+                let drive = Drive::at(place, *nsid, shown, None);
                 let drive = drive.map_err(|source| MediumError::Drive {
                     target: place.to_string(),
                     source,

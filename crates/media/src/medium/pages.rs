@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use memory::{Pieces, Store};
 
 use super::{Backing, Medium, MediumKind, MediumSpec};
-use crate::drive::{Drive, Known};
+use crate::drive::{Drive, KeepsFunction, Known};
 use crate::error::MediumError;
 use crate::kept::{Kept, KeptFiles};
 use crate::ram::Preallocation;
@@ -25,16 +25,24 @@ impl Medium {
         Ok(Arc::new(Self::backed(spec, kept)?))
     }
 
-    /// Opens a drive that a former process of this server had. Its supervisor connects to it
-    /// meanwhile; media of other kinds are opened as by [`Medium::open`].
+    /// As [`Self::open`], so that another process can continue with a drive: with what a former
+    /// process knew of it, if there was one. A drive of this machine is kept by `kept`.
     ///
     /// # Errors
     /// As [`Medium::open`].
-    pub fn open_known(spec: &MediumSpec, known: Known) -> Result<Arc<Medium>, MediumError> {
-        let MediumKind::Drive { place, shown, .. } = &spec.kind else {
+    pub fn open_drive(
+        spec: &MediumSpec,
+        known: Option<Known>,
+        kept: Option<&Arc<dyn KeepsFunction>>,
+    ) -> Result<Arc<Medium>, MediumError> {
+        let MediumKind::Drive { place, nsid, shown } = &spec.kind else {
             return Self::open(spec);
         };
-        let drive = Drive::again(place, known, shown).map_err(|source| MediumError::Drive {
+        let drive = match known {
+            Some(known) => Drive::again(place, known, shown, kept),
+            None => Drive::at(place, *nsid, shown, kept),
+        };
+        let drive = drive.map_err(|source| MediumError::Drive {
             target: place.to_string(),
             source,
         })?;

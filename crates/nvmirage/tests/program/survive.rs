@@ -273,10 +273,6 @@ fn what_would_be_lost_is_refused() {
             "state file",
         ),
         (
-            "kind = \"drive\"\ntarget = \"pci:0000:01:00.0\"",
-            "a drive of this machine",
-        ),
-        (
             "kind = \"ram\"\nsize = \"64MiB\"\nstate = \"/nowhere/state\"",
             "state file",
         ),

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use api::config::medium::Kept;
 use api::config::{self, Backing, Range, Size};
 use api::{Refusal, ZoneLoss};
-use media::drive::Known;
+use media::drive::{KeepsFunction, Known};
 use media::{
     Dialect, Direct, Duty, FileIo, KeptFiles, Medium, MediumError, MediumKind as Store, MediumSpec,
 };
@@ -24,7 +24,7 @@ use crate::keep::memory::{Found, Image};
 use crate::keep::merge;
 use crate::keep::presence::Mark;
 use crate::keep::sidecar::MediumBasis;
-use crate::survival;
+use crate::survival::{self, KeptFunction};
 
 impl State {
     pub(super) fn open_medium(&mut self, config: config::Medium) -> anyhow::Result<()> {
@@ -155,11 +155,9 @@ impl State {
                 None
             };
             let known = known.as_deref().and_then(Known::from_bytes);
-            let opened = match known {
-                Some(known) => Medium::open_known(spec, known),
-                None => Medium::open(spec),
-            };
-            let medium = opened.map_err(explain)?;
+            let function = KeptFunction::new(holder, &config.name, continues);
+            let function: Arc<dyn KeepsFunction> = Arc::new(function);
+            let medium = Medium::open_drive(spec, known, Some(&function)).map_err(explain)?;
             if let Some(known) = medium.known_drive() {
                 holder.keep_bytes(&memory, &known)?;
             }
@@ -187,9 +185,11 @@ impl State {
             survival::timing_name,
             survival::vendor_name,
         ];
-        for kept in names.map(|of| of(medium)) {
+        let functions = survival::function_names(medium);
+        let functions = [functions.device, functions.group, functions.container];
+        for kept in names.map(|of| of(medium)).iter().chain(&functions) {
             if let Some(holder) = &self.holder
-                && let Err(error) = holder.forget(&kept)
+                && let Err(error) = holder.forget(kept)
             {
                 tracing::warn!("{kept} is kept until the server ends: {error}");
             }

@@ -18,7 +18,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Weak};
 
 use driver::bus::Bus;
@@ -69,6 +69,8 @@ pub struct Keeper<B: Bus> {
     /// Dropped when no command of a former process is at the drive any more.
     fence: Option<Sender<()>>,
     reopen: Reopen<B>,
+    /// Has another process close what it keeps of the drive.
+    release: Option<Box<dyn Fn() + Send>>,
     jobs: Receiver<Job<B>>,
     ticks: Arc<AtomicU32>,
     clients: Vec<Client<B>>,
@@ -103,12 +105,6 @@ impl<B: Bus> Keeper<B> {
         (jobs, ticks): (Receiver<Job<B>>, Arc<AtomicU32>),
         counting: Arc<Counting>,
     ) -> Self {
-        let can_revoke = device.as_ref().is_some_and(|it| it.bus().can_revoke());
-        let (tell_warden, warden) = if can_revoke {
-            Some(Warden::new()).unzip()
-        } else {
-            (None, None)
-        };
         Keeper {
             name,
             facts,
@@ -116,13 +112,14 @@ impl<B: Bus> Keeper<B> {
             fence: None,
             device,
             reopen,
+            release: None,
             jobs,
             ticks,
             clients: Vec::new(),
             relays: Relays::default(),
             windows: Windows::default(),
-            warden,
-            tell_warden,
+            warden: None,
+            tell_warden: None,
             asked: VecDeque::new(),
             now: 0,
             retry_at: 0,
@@ -147,12 +144,29 @@ impl<B: Bus> Keeper<B> {
         self.warden.take()
     }
 
-    /// Ends when no command of a former process is at the drive any more: it was reset, or its
-    /// server has ended.
-    pub(super) fn fence(&mut self) -> Receiver<()> {
-        let (fence, passed) = channel();
+    /// Unmaps memory with a [`Warden`], where the drive's bus can revoke it.
+    #[must_use]
+    pub(super) fn with_warden(mut self, can_revoke: bool) -> Self {
+        if can_revoke {
+            (self.tell_warden, self.warden) = Some(Warden::new()).unzip();
+        }
+        self
+    }
+
+    /// Drops `fence` when no command of a former process is at the drive any more: it was reset, or
+    /// its server has ended.
+    #[must_use]
+    pub(super) fn fenced(mut self, fence: Sender<()>) -> Self {
         self.fence = Some(fence);
-        passed
+        self
+    }
+
+    /// A drive that is lost is released by its other processes, too: the kernel resets it, or
+    /// removes it, when all have closed it.
+    #[must_use]
+    pub(super) fn released_by(mut self, release: Box<dyn Fn() + Send>) -> Self {
+        self.release = Some(release);
+        self
     }
 
     /// The clock, which runs while [`Self::run`] is busy: to be run on another thread.
@@ -431,6 +445,10 @@ impl<B: Bus> Keeper<B> {
         );
         self.take_everything_back();
         self.counting.lost();
+        // First the others, so that it is closed here.
+        if let Some(release) = &self.release {
+            release();
+        }
         self.device = None;
         self.retry_at = self.now + RETRY_TICKS;
         self.tell_windows();

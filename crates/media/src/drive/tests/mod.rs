@@ -4,6 +4,7 @@ mod again;
 mod erase;
 mod faults;
 mod model;
+mod reach;
 mod relay;
 mod report;
 mod rig;

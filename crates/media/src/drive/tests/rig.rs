@@ -134,6 +134,26 @@ pub(super) fn device(
     shape: Shape,
     says: &Arc<DriveReport>,
 ) -> Result<Device<Bus>, DriverError> {
+    let mut device = Device::open(bus(medium, mood, shape, says), &rig_options())?;
+    device.enable()?;
+    Ok(device)
+}
+
+pub(super) fn rig_options() -> Options {
+    Options {
+        memory_len: 32 << 20,
+        interrupts: true,
+        ..options()
+    }
+}
+
+/// A drive that nothing has been done to.
+pub(super) fn bus(
+    medium: &Arc<Medium>,
+    mood: &Arc<Mood>,
+    shape: Shape,
+    says: &Arc<DriveReport>,
+) -> Bus {
     let config = ControllerConfig {
         name: "drive".into(),
         vendor_id: 0x4e56,
@@ -173,16 +193,10 @@ pub(super) fn device(
     let mut subsystem = Subsystem::new(subsystem).unwrap();
     let mut controller = Controller::new(config, pages.clone(), &mut subsystem).unwrap();
     controller.drive_reported(ChannelId(0), Some(says));
-    let options = Options {
-        memory_len: 32 << 20,
-        interrupts: true,
-        ..options()
-    };
-    let mut device = loopback::device(controller, subsystem, pages, true, channels, &options)?;
+    let bus = InProcess::new(controller, subsystem, pages, true, channels);
     // What takes seconds is over in some ten thousand turns.
-    device.bus().set_turn_ns(100_000);
-    device.enable()?;
-    Ok(device)
+    bus.set_turn_ns(100_000);
+    bus
 }
 
 thread_local! {
@@ -221,8 +235,7 @@ impl Rig {
     /// A drive with this health report and these pages for hosts.
     pub(super) fn saying(shape: Shape, says: DriveReport, shown: Vec<ShownPage>) -> Rig {
         let says = Arc::new(says);
-        let kind = MediumKind::Ram { size: SIZE };
-        let medium = Medium::open(&MediumSpec { kind }).unwrap();
+        let medium = Rig::medium();
         let mood = Arc::<Mood>::default();
         let first = device(&medium, &mood, shape, &says).unwrap();
         let its = mood.clone();
@@ -231,11 +244,16 @@ impl Rig {
         Rig::with(mood, opened, shown)
     }
 
+    /// The medium of a drive.
+    pub(super) fn medium() -> Arc<Medium> {
+        let kind = MediumKind::Ram { size: SIZE };
+        Medium::open(&MediumSpec { kind }).unwrap()
+    }
+
     /// The drive of another rig, which has ended, for a process that follows. It cannot be reached
     /// the first `failures` times.
     pub(super) fn again(known: &[u8], shape: Shape, failures: u32) -> Rig {
-        let kind = MediumKind::Ram { size: SIZE };
-        let medium = Medium::open(&MediumSpec { kind }).unwrap();
+        let medium = Rig::medium();
         let mood = Arc::<Mood>::default();
         let its = mood.clone();
         let mut left = failures;
@@ -247,7 +265,7 @@ impl Rig {
             device(&medium, &its, shape, &Arc::default())
         });
         let known = Known::from_bytes(known).unwrap();
-        let opened = Drive::known("test".into(), known, reopen);
+        let opened = Drive::known("test".into(), known, reopen, true);
         Rig::with(mood, opened, Vec::new())
     }
 

@@ -123,7 +123,17 @@ pub(super) fn a_command_in_memory_that_is_taken_back_has_two_seconds() {
 
 #[test]
 pub(super) fn memory_is_taken_from_a_drive_whose_keeper_waits() {
-    let mut rig = Rig::new(Shape::default());
+    is_taken(Rig::new(Shape::default()));
+}
+
+/// From one that a former process had, too.
+#[test]
+fn memory_is_taken_from_a_drive_of_the_last_process() {
+    let known = Rig::new(Shape::default()).drive.to_bytes();
+    is_taken(Rig::again(&known, Shape::default(), 0));
+}
+
+fn is_taken(mut rig: Rig) {
     let mut warden = rig.keeper.take_warden().unwrap();
     warden.look(rig.now);
     let (mut host, id) = taken_back(&mut rig);

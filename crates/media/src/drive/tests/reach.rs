@@ -1,0 +1,160 @@
+//! A drive that another process keeps for the next process.
+
+use std::sync::{Arc, Mutex};
+
+use driver::bus::Bus as _;
+use driver::{Device, DriverError};
+use nvme_spec::registers::{CSTS, Csts};
+
+use super::rig::{Bus, Mood, Rig, Shape, bus, rig_options};
+use crate::drive::reach::{Kept, reach};
+
+/// What is done, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Former,
+    Ended,
+    Open,
+    Keep { ready: bool },
+    Release,
+}
+
+use Step::{Ended, Former, Keep, Open, Release};
+
+/// What a former process has left of a drive.
+#[derive(Clone, Copy, PartialEq)]
+enum Left {
+    Nothing,
+    /// The drive, at work.
+    Whole,
+    /// Descriptors of no drive.
+    Broken,
+}
+
+/// The steps that fail.
+#[derive(Clone, Copy, Default)]
+struct Failing {
+    open: bool,
+    keep: bool,
+}
+
+struct Drive {
+    left: Left,
+    failing: Failing,
+    steps: Arc<Mutex<Vec<Step>>>,
+}
+
+impl Drive {
+    fn note(&self, step: Step) {
+        self.steps.lock().unwrap().push(step);
+    }
+}
+
+fn new() -> Bus {
+    let mood = Arc::<Mood>::default();
+    bus(&Rig::medium(), &mood, Shape::default(), &Arc::default())
+}
+
+impl Kept<Bus> for Drive {
+    fn former(&mut self) -> Result<Option<Bus>, DriverError> {
+        self.note(Former);
+        match self.left {
+            Left::Nothing => Ok(None),
+            Left::Whole => Ok(Some(new())),
+            Left::Broken => Err(DriverError::Gone),
+        }
+    }
+
+    fn open(&mut self) -> Result<Bus, DriverError> {
+        self.note(Open);
+        if self.failing.open {
+            return Err(DriverError::Gone);
+        }
+        Ok(new())
+    }
+
+    fn keep(&mut self, bus: &Bus) -> Result<(), DriverError> {
+        let ready = Csts::from(bus.read32(CSTS)?).rdy();
+        self.note(Keep { ready });
+        if self.failing.keep {
+            return Err(DriverError::Gone);
+        }
+        Ok(())
+    }
+
+    fn release(&mut self) {
+        self.note(Release);
+    }
+}
+
+fn reached(left: Left, failing: Failing) -> (Result<Device<Bus>, DriverError>, Vec<Step>) {
+    let steps = Arc::<Mutex<Vec<Step>>>::default();
+    let mut drive = Drive {
+        left,
+        failing,
+        steps: steps.clone(),
+    };
+    let mut ended = || steps.lock().unwrap().push(Ended);
+    let device = reach(&mut drive, |_| rig_options(), &mut ended);
+    let steps = steps.lock().unwrap().clone();
+    (device, steps)
+}
+
+const KEEP: Step = Keep { ready: true };
+
+#[test]
+fn it_is_kept_when_it_is_well() {
+    let (device, steps) = reached(Left::Nothing, Failing::default());
+    assert!(device.is_ok());
+    assert_eq!(steps, [Former, Ended, Open, KEEP]);
+}
+
+#[test]
+fn the_next_process_has_it_without_opening_it() {
+    let (device, steps) = reached(Left::Whole, Failing::default());
+    assert!(device.is_ok());
+    assert_eq!(steps, [Former, Ended, KEEP]);
+}
+
+/// Its commands may go on until it is closed.
+#[test]
+fn one_that_cannot_be_continued_with_is_closed_before_its_commands_are_over() {
+    let (device, steps) = reached(Left::Broken, Failing::default());
+    assert!(device.is_ok());
+    assert_eq!(steps, [Former, Release, Ended, Open, KEEP]);
+}
+
+#[test]
+fn one_that_is_not_well_is_not_kept() {
+    let open = Failing {
+        open: true,
+        ..Failing::default()
+    };
+    let (device, steps) = reached(Left::Nothing, open);
+    assert!(device.is_err());
+    assert_eq!(steps, [Former, Ended, Open, Release]);
+    let keep = Failing {
+        keep: true,
+        ..Failing::default()
+    };
+    let (device, steps) = reached(Left::Whole, keep);
+    assert!(device.is_err());
+    assert_eq!(steps, [Former, Ended, KEEP, Release]);
+}
+
+/// The kernel resets a drive, or removes it, when all processes have closed it.
+#[test]
+fn one_that_is_lost_is_released() {
+    let steps = Arc::<Mutex<u32>>::default();
+    let its = steps.clone();
+    let mut rig = Rig::new(Shape::default());
+    rig.keeper = rig
+        .keeper
+        .released_by(Box::new(move || *its.lock().unwrap() += 1));
+    assert_eq!(*steps.lock().unwrap(), 0);
+    rig.keeper.lose("a test");
+    assert_eq!(*steps.lock().unwrap(), 1);
+    rig.tick(8);
+    assert!(rig.drive.counts().is_there);
+    assert_eq!(*steps.lock().unwrap(), 1);
+}
