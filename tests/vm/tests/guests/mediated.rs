@@ -50,6 +50,46 @@ fn two_tenants_of_a_drive_have_their_parts_and_no_more() {
     }
 }
 
+/// Two tenants of a drive which our program in the guest has through VFIO and an IOMMU, while its
+/// workers are killed, and once replaced by an upgrade: no command fails, every block is as it was
+/// written, and the drive is neither opened again nor left to a process that ends.
+#[test]
+fn tenants_of_a_drive_behind_an_iommu_do_not_notice_that_workers_die() {
+    let dir = TempDir::new().expect("a temporary folder");
+    let job = include_str!("jobs/vfio_survive.sh");
+    let report = finish(boot(&dir, Kernel::Stable, job));
+    let served = text(&report, "served");
+    println!("pauses: {:?}", text(&report, "pauses"));
+    assert_eq!(
+        served
+            .matches("a drive of the last process continues")
+            .count(),
+        11,
+        "{served}"
+    );
+    for wrong in ["a drive is lost", "opened again", "cannot be asked"] {
+        assert!(!served.contains(wrong), "{served}");
+    }
+    // Commands were in flight when workers died.
+    let again: Vec<u64> = served
+        .lines()
+        .filter_map(|line| {
+            let (before, _) =
+                line.split_once(" commands of the last process are executed again")?;
+            before.rsplit(' ').next()?.parse().ok()
+        })
+        .collect();
+    assert!(again.iter().any(|count| *count > 0), "{again:?}");
+    let disk = std::fs::read(dir.path().join("disk.img")).expect("the drive's file");
+    for between in [0..8, 16..32, 40..64] {
+        let bytes = &disk[between.start << 20..between.end << 20];
+        assert!(
+            bytes.iter().all(|byte| *byte == 0),
+            "nobody writes {between:?} MiB"
+        );
+    }
+}
+
 /// A drive of a server outside, whose file shows what the drive holds.
 const DRIVE: &str = r#"
 [[media]]
