@@ -53,7 +53,7 @@ impl KeepsFunction for KeptFunction {
         if !self.continues {
             return Ok(None);
         }
-        // Each is fetched, so that the holder does not take it for one that nobody wants.
+        // Each is fetched: the holder closes one that this process has not asked for.
         let fetch = |name| self.holder.fetch(name).map_err(io::Error::other);
         let fds: [Option<OwnedFd>; 3] = [
             fetch(&self.names.device)?,
@@ -62,7 +62,7 @@ impl KeepsFunction for KeptFunction {
         ];
         let [Some(device), Some(group), Some(container)] = fds else {
             // The last process died while it had them kept, or released.
-            self.release();
+            self.release()?;
             return Ok(None);
         };
         Ok(Some(Descriptors {
@@ -85,13 +85,11 @@ impl KeepsFunction for KeptFunction {
         Ok(())
     }
 
-    fn release(&self) {
+    fn release(&self) -> io::Result<()> {
         let names = &self.names;
-        for name in [&names.device, &names.group, &names.container] {
-            if let Err(error) = self.holder.forget(name) {
-                tracing::error!("{name} is kept until the server ends: {error}");
-            }
-        }
+        let forget = |name: &String| self.holder.forget(name).map_err(io::Error::other);
+        let forgotten = [&names.device, &names.group, &names.container].map(forget);
+        forgotten.into_iter().collect()
     }
 }
 

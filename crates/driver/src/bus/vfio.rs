@@ -61,8 +61,8 @@ impl Vfio {
         Self::of(address, function)
     }
 
-    /// Continues with the function at `address`, of which a former process has left the descriptors.
-    /// The function may be at work: [`Bus::clear_former`].
+    /// Continues with the function at `address`, of which a former process has left the
+    /// descriptors. The function may be at work: [`Bus::clear_former`].
     ///
     /// # Errors
     /// As [`Self::open`].

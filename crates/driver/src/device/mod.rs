@@ -112,9 +112,9 @@ impl<B: Bus> Device<B> {
         Ok(device)
     }
 
-    /// Takes a bus to a controller that a former process has left as it was, perhaps at work. `ended`
-    /// is called when the controller is disabled, and reaches nothing that process had shared: no
-    /// command of it has an effect any more. Then as [`Self::open`].
+    /// Takes a bus to a controller that a former process has left as it was, perhaps at work.
+    /// `ended` is called when the controller is disabled, and reaches nothing that process had
+    /// shared: no command of it has an effect any more. Then as [`Self::open`].
     ///
     /// # Errors
     /// As [`Self::open`]; [`DriverError::Timeout`] for a controller that is not disabled within

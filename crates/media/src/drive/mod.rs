@@ -16,10 +16,10 @@
 //! Not included: separation of partitions (the controller has checked each request against its
 //! namespace), scheduling, SGLs, metadata, and the drive's own Compare and Copy.
 //!
-//! [`reach`] opens it, [`keeper`] owns the device and a thread, [`warden`] unmaps memory while the keeper is busy,
-//! [`channel`] is a reactor's handle, [`relay`] polls on another reactor, [`message`] defines their
-//! messages, [`windows`] maps hosts' memory to drive addresses, and [`data`] locates a command's
-//! data.
+//! [`reach`] opens the drive, [`keeper`] owns the device and a thread, [`warden`] unmaps memory
+//! while the keeper is busy, [`channel`] is a reactor's handle, [`relay`] polls on another reactor,
+//! [`message`] defines their messages, [`windows`] maps hosts' memory to drive addresses, and
+//! [`data`] locates a command's data.
 
 mod channel;
 mod clock;
@@ -62,7 +62,7 @@ pub use self::keeper::{Keeper, Reopen};
 pub use self::message::Duty;
 use self::message::{Job, Sleeper};
 pub use self::reach::KeepsFunction;
-use self::reach::reopening;
+use self::reach::{release, reopening};
 pub use self::relay::Relay;
 pub use self::report::ShownPage;
 use crate::order::Order;
@@ -145,7 +145,7 @@ impl Drive<AnyBus> {
         let bus = device.shared_bus().clone();
         let opened = Drive::of(place.to_string(), device, nsid, reopen);
         if let (Err(_), Some(kept)) = (&opened, kept) {
-            kept.release();
+            release(kept.as_ref());
         }
         drop(bus);
         Self::supervised(opened?, shown, kept)
@@ -181,7 +181,7 @@ impl Drive<AnyBus> {
         let mut keeper = keeper.showing(shown.to_vec());
         if let Some(kept) = kept {
             let kept = kept.clone();
-            keeper = keeper.released_by(Box::new(move || kept.release()));
+            keeper = keeper.released_by(Box::new(move || release(kept.as_ref())));
         }
         let start = |name: &str, run: Box<dyn FnOnce() + Send>| {
             let thread = std::thread::Builder::new().name(name.to_owned());

@@ -9,8 +9,8 @@
 //!
 //! Invariants:
 //! - The other process keeps the descriptors of a drive that is well, and of no other: one that is
-//!   lost, or cannot be continued with, is released first and closed by this process then. Closing a
-//!   function may take as long as its reset.
+//!   lost, or cannot be continued with, is released first and closed by this process then. Closing
+//!   a function may take as long as its reset.
 //! - `ended` is called when no command of a former process has an effect any more.
 //!
 //! Not included: drives behind vfio-user, whose connections end with their process.
@@ -48,7 +48,17 @@ pub trait KeepsFunction: fmt::Debug + Send + Sync {
     fn keep(&self, fds: Descriptors<BorrowedFd<'_>>) -> io::Result<()>;
 
     /// Has them closed, if they are kept.
-    fn release(&self);
+    ///
+    /// # Errors
+    /// The other process does not answer: it may have them.
+    fn release(&self) -> io::Result<()>;
+}
+
+/// Has the descriptors of a drive closed that this process does not use any more.
+pub(super) fn release(keeper: &dyn KeepsFunction) {
+    if let Err(error) = keeper.release() {
+        tracing::error!("a drive is kept by another process, and cannot be opened: {error}");
+    }
 }
 
 /// A drive that another process can continue with.
@@ -62,7 +72,7 @@ pub(super) trait Kept<B> {
     fn keep(&mut self, bus: &B) -> Result<(), DriverError>;
 
     /// Closes it, if it is open nowhere else in this process.
-    fn release(&mut self);
+    fn release(&mut self) -> Result<(), DriverError>;
 }
 
 /// Reaches a drive, and enables it.
@@ -84,7 +94,7 @@ pub(super) fn reach<B: Bus>(
                 tracing::warn!(
                     "the drive of the last process is closed, which resets it, and opened again: {error}"
                 );
-                drive.release();
+                drive.release()?;
             }
             // Nothing has it open, so the kernel has reset it.
             ended();
@@ -99,8 +109,10 @@ pub(super) fn reach<B: Bus>(
         drive.keep(device.bus())?;
         Ok(device)
     });
-    if kept.is_err() {
-        drive.release();
+    if kept.is_err()
+        && let Err(error) = drive.release()
+    {
+        tracing::error!("{error}");
     }
     kept
 }
@@ -140,9 +152,12 @@ impl Kept<AnyBus> for Function {
         Ok(())
     }
 
-    fn release(&mut self) {
-        self.keeper.release();
+    fn release(&mut self) -> Result<(), DriverError> {
+        let released = self.keeper.release();
         self.last = None;
+        released.map_err(refused(
+            "have the drive closed by the process that keeps it",
+        ))
     }
 }
 
@@ -170,7 +185,7 @@ pub(super) fn reopening(
         };
         return Box::new(move || {
             reach(&mut function, options_of, &mut || {
-                // Nobody waits for a second time.
+                // The start has passed, and its receiver is gone, where the drive was lost later.
                 let _ = ended.as_ref().map(|ended| ended.send(()));
             })
         });

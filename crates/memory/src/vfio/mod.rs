@@ -9,9 +9,10 @@
 //! - The IOMMU lets the function reach memory of this process only while it is shared. Shared
 //!   memory is never referenced ([`HostMemory`]), so that writes of a function at any moment can
 //!   only produce a mixture of bytes.
-//! - When the last of its descriptors is closed, the kernel resets it. It then reaches no memory and
-//!   can be assigned again. A [`Function`] that is dropped closes its own; another process may keep
-//!   others ([`Function::descriptors`]), for a third one to continue with ([`Function::adopt`]).
+//! - When the last of its descriptors is closed, the kernel resets it. It then reaches no memory
+//!   and can be assigned again. A [`Function`] that is dropped closes its own; another process may
+//!   keep others ([`Function::descriptors`]), for a third one to continue with
+//!   ([`Function::adopt`]).
 //!
 //! What it does NOT do: it supports no function without an IOMMU (it could reach all memory), no
 //! group that another process uses in part, and no PCI beyond registers, memory and interrupts. The

@@ -1,6 +1,9 @@
 //! A drive that another process keeps for the next process.
 
-use std::sync::{Arc, Mutex};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use driver::bus::Bus as _;
 use driver::{Device, DriverError};
@@ -36,17 +39,18 @@ enum Left {
 struct Failing {
     open: bool,
     keep: bool,
+    release: bool,
 }
 
 struct Drive {
     left: Left,
     failing: Failing,
-    steps: Arc<Mutex<Vec<Step>>>,
+    steps: Rc<RefCell<Vec<Step>>>,
 }
 
 impl Drive {
     fn note(&self, step: Step) {
-        self.steps.lock().unwrap().push(step);
+        self.steps.borrow_mut().push(step);
     }
 }
 
@@ -82,21 +86,25 @@ impl Kept<Bus> for Drive {
         Ok(())
     }
 
-    fn release(&mut self) {
+    fn release(&mut self) -> Result<(), DriverError> {
         self.note(Release);
+        if self.failing.release {
+            return Err(DriverError::Gone);
+        }
+        Ok(())
     }
 }
 
 fn reached(left: Left, failing: Failing) -> (Result<Device<Bus>, DriverError>, Vec<Step>) {
-    let steps = Arc::<Mutex<Vec<Step>>>::default();
+    let steps = Rc::<RefCell<Vec<Step>>>::default();
     let mut drive = Drive {
         left,
         failing,
         steps: steps.clone(),
     };
-    let mut ended = || steps.lock().unwrap().push(Ended);
+    let mut ended = || steps.borrow_mut().push(Ended);
     let device = reach(&mut drive, |_| rig_options(), &mut ended);
-    let steps = steps.lock().unwrap().clone();
+    let steps = steps.borrow_mut().clone();
     (device, steps)
 }
 
@@ -122,6 +130,13 @@ fn one_that_cannot_be_continued_with_is_closed_before_its_commands_are_over() {
     let (device, steps) = reached(Left::Broken, Failing::default());
     assert!(device.is_ok());
     assert_eq!(steps, [Former, Release, Ended, Open, KEEP]);
+    let release = Failing {
+        release: true,
+        ..Failing::default()
+    };
+    let (device, steps) = reached(Left::Broken, release);
+    assert!(device.is_err());
+    assert_eq!(steps, [Former, Release], "it may be at work");
 }
 
 #[test]
@@ -145,16 +160,18 @@ fn one_that_is_not_well_is_not_kept() {
 /// The kernel resets a drive, or removes it, when all processes have closed it.
 #[test]
 fn one_that_is_lost_is_released() {
-    let steps = Arc::<Mutex<u32>>::default();
-    let its = steps.clone();
+    let released = Arc::<AtomicU32>::default();
+    let its = released.clone();
+    let releases = || released.load(Ordering::Relaxed);
     let mut rig = Rig::new(Shape::default());
-    rig.keeper = rig
-        .keeper
-        .released_by(Box::new(move || *its.lock().unwrap() += 1));
-    assert_eq!(*steps.lock().unwrap(), 0);
+    let release = move || {
+        its.fetch_add(1, Ordering::Relaxed);
+    };
+    rig.keeper = rig.keeper.released_by(Box::new(release));
+    assert_eq!(releases(), 0);
     rig.keeper.lose("a test");
-    assert_eq!(*steps.lock().unwrap(), 1);
+    assert_eq!(releases(), 1);
     rig.tick(8);
     assert!(rig.drive.counts().is_there);
-    assert_eq!(*steps.lock().unwrap(), 1);
+    assert_eq!(releases(), 1);
 }
