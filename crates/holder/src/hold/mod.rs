@@ -203,7 +203,8 @@ impl Hold {
                 Source::StandbyControl => self.hear_standby(),
             }
         }
-        self.table.look_at_time(&self.poller);
+        let is_dying = self.child.as_ref().is_some_and(|child| child.is_deaf);
+        self.table.look_at_time(is_dying, &self.poller);
         if self.table.take_worker_is_broken()
             && let Some(child) = &mut self.child
         {

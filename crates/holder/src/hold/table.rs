@@ -226,14 +226,22 @@ impl Table {
         }
     }
 
-    /// Ends what has waited for too long.
-    pub(super) fn look_at_time(&mut self, poller: &Poller) {
+    /// Ends what has waited for too long. A worker that is dying has closed all that it had, and is
+    /// waited for.
+    pub(super) fn look_at_time(&mut self, worker_is_dying: bool, poller: &Poller) {
         for at in 0..self.partings.len() {
             self.look_parting(at, poller);
         }
         for at in 0..self.entries.len() {
-            let entry = self.entries[at].as_ref();
-            let since = entry.and_then(|entry| entry.wordless);
+            let entry = self.entries[at].as_mut();
+            let wordless = entry.and_then(|entry| entry.wordless.as_mut());
+            if worker_is_dying {
+                wordless
+                    .into_iter()
+                    .for_each(|since| *since = Instant::now());
+                continue;
+            }
+            let since = wordless.copied();
             if since.is_some_and(|since| since.elapsed() >= WORDLESS) {
                 self.end(at, poller);
             }

@@ -375,6 +375,14 @@ impl Worker {
         let words: Vec<_> = what.split(' ').collect();
         match words.as_slice() {
             ["die"] => exit(5),
+            // As one that is killed, whose memory takes long to be freed.
+            ["die-slowly"] => {
+                let both = rustix::net::Shutdown::Both;
+                rustix::net::shutdown(connection.as_fd(), both).unwrap();
+                rustix::net::shutdown(&self.control.socket, both).unwrap();
+                sleep(Duration::from_millis(1500));
+                exit(5);
+            }
             ["send", hex] => drop(self.control.send(&bytes_of(hex), &[])),
             ["pass", count] => {
                 let null = odd_descriptor("null", &self.control);

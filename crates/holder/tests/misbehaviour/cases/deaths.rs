@@ -18,6 +18,7 @@ tests! {
     what_a_dead_worker_s_child_sends_ends,
     a_worker_that_learns_nothing_costs_nothing,
     a_death_without_a_status_is_one,
+    a_worker_that_takes_a_second_to_die_keeps_its_hosts,
 }
 
 const EIO: u32 = 5;
@@ -135,4 +136,12 @@ fn a_worker_that_learns_nothing_costs_nothing() {
     wait_for("the next worker", || rig.path("ignores").exists());
     rig.is_calm();
     host.sees_nothing(Duration::from_millis(50));
+}
+
+/// The kernel closes its sockets before it has freed its memory.
+fn a_worker_that_takes_a_second_to_die_keeps_its_hosts() {
+    let rig = Rig::start("");
+    let mut host = rig.host();
+    host.tell("then die-slowly");
+    assert_eq!(host.generation(), 2, "{}", rig.log());
 }
