@@ -18,6 +18,7 @@ const fn keys(name: &'static str) -> Test {
 }
 
 const OUTLIVING: &str = "crates/media/src/zoned/outliving.rs";
+const REACH: &str = "crates/media/src/drive/reach.rs";
 const SESSION: &str = "crates/holder/src/hold/session/mod.rs";
 
 pub(super) const MUTATIONS: &[Mutation] = &[
@@ -422,6 +423,92 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: unit(
             "fuse",
             "process::tests::a_reply_to_another_process_is_skipped_and_an_end_is_seen",
+        ),
+    },
+    Mutation {
+        name: "survive-function-mapped",
+        guard: "a drive that does not stop for the next process reaches no memory",
+        file: "crates/driver/src/device/mod.rs",
+        from: "        device.bus.clear_former()?;\n        stopped?;\n",
+        to: "        stopped?;\n        device.bus.clear_former()?;\n",
+        test: integration(
+            "driver",
+            &["--test", "driver"],
+            "adopt::a_controller_that_stays_ready_reaches_no_memory_and_is_not_used",
+        ),
+    },
+    Mutation {
+        name: "survive-function-at-work",
+        guard: "a drive of the last process is disabled before the next one uses it",
+        file: "crates/driver/src/device/bring_up.rs",
+        from: "        self.disable_within(bound)\n",
+        to: "        Ok(drop(bound))\n",
+        test: integration(
+            "driver",
+            &["--test", "driver"],
+            "adopt::its_commands_are_over_before_memory_is_shared_again",
+        ),
+    },
+    Mutation {
+        name: "survive-function-open",
+        guard: "the commands of a drive that cannot be continued with are over when it is closed",
+        file: REACH,
+        from: "                drive.release()?;\n            }\n            // Nothing",
+        to: "            }\n            // Nothing",
+        test: unit(
+            "media",
+            "drive::tests::reach::one_that_cannot_be_continued_with_is_closed_before_its_commands_are_over",
+        ),
+    },
+    Mutation {
+        name: "survive-function-kept-early",
+        guard: "the holder keeps a drive that is well, and no other",
+        file: REACH,
+        from: "        device.enable()?;\n        drive.keep(device.bus())?;\n",
+        to: "        drive.keep(device.bus())?;\n        device.enable()?;\n",
+        test: unit("media", "drive::tests::reach::it_is_kept_when_it_is_well"),
+    },
+    Mutation {
+        name: "survive-function-lost",
+        guard: "the holder releases a drive that is lost, which the kernel then resets or removes",
+        file: "crates/media/src/drive/keeper/mod.rs",
+        from: "            release();\n",
+        to: "            let _ = release;\n",
+        test: unit("media", "drive::tests::reach::one_that_is_lost_is_released"),
+    },
+    Mutation {
+        name: "survive-function-unguarded",
+        guard: "memory that a host unmaps is revoked from a drive of the last process, too",
+        file: "crates/media/src/drive/mod.rs",
+        from: "Self::made(name, Arc::new(known.0), None, reopen, can_revoke)",
+        to: "Self::made(name, Arc::new(known.0), None, reopen, !can_revoke)",
+        test: unit(
+            "media",
+            "drive::tests::windows::memory_is_taken_from_a_drive_of_the_last_process",
+        ),
+    },
+    Mutation {
+        name: "survive-dying",
+        guard: "a worker that is dying keeps its hosts, however long the kernel takes",
+        file: "crates/holder/src/hold/table.rs",
+        from: "            if worker_is_dying {\n",
+        to: "            if worker_is_dying && at == usize::MAX {\n",
+        test: integration(
+            "holder",
+            &["--test", "misbehaviour"],
+            "deaths::a_worker_that_takes_a_second_to_die_keeps_its_hosts",
+        ),
+    },
+    Mutation {
+        name: "survive-function-writes",
+        guard: "no device reaches memory of hosts when no process follows",
+        file: "crates/holder/src/hold/mod.rs",
+        from: "        self.kept.retain(|_, kept| !kept.is_device);\n",
+        to: "        self.kept.retain(|_, kept| !kept.is_device || kept.generation > 0);\n",
+        test: integration(
+            "holder",
+            &["--test", "misbehaviour"],
+            "deaths::a_device_is_closed_before_an_unmap_is_granted_without_a_worker",
         ),
     },
 ];
