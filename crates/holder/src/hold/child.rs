@@ -121,6 +121,13 @@ impl Child {
         self.signal(Signal::SIGKILL);
     }
 
+    /// Whether it closes all that it has: the kernel frees its memory and its other files, which
+    /// may take seconds, and has perhaps not come to its socket to the holder yet.
+    pub(super) fn is_dying(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id()));
+        self.is_deaf || stat.is_ok_and(|stat| is_exiting(&stat))
+    }
+
     /// Whether [`Self::wait`] does not block.
     pub(super) fn has_ended(&mut self) -> bool {
         !matches!(self.process.try_wait(), Ok(None))
@@ -138,6 +145,18 @@ impl Child {
             signal: status.and_then(|status| status.signal()),
         })
     }
+}
+
+/// Whether the first thread of a process has ended or is ending, by proc_pid_stat(5).
+fn is_exiting(stat: &str) -> bool {
+    /// `PF_EXITING`
+    const EXITING: u32 = 4;
+    // The name, the second field, may have anything in it.
+    let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
+    let mut fields = after.split_whitespace();
+    let has_ended = matches!(fields.next(), Some("Z" | "X"));
+    let flags = fields.nth(5).and_then(|flags| flags.parse::<u32>().ok());
+    has_ended || flags.is_some_and(|flags| flags & EXITING != 0)
 }
 
 impl Drop for Child {
@@ -262,6 +281,25 @@ mod tests {
         for at in 0..9 {
             assert!(deaths.note(start + SECOND * 5 * at, None));
         }
+    }
+
+    #[test]
+    fn a_process_that_is_ending_is_seen() {
+        let own = fs::read_to_string("/proc/self/stat").unwrap();
+        assert!(!is_exiting(&own), "{own}");
+        let stat = |state, flags| format!("7 (a) Z 4) {state} 1 7 7 0 -1 {flags} 99 0");
+        assert!(!is_exiting(&stat("R", 4_194_304)));
+        assert!(is_exiting(&stat("D", 4_194_308)));
+        assert!(is_exiting(&stat("Z", 4_194_304)));
+        assert!(!is_exiting(""));
+        let mut ended = Command::new("true").spawn().unwrap();
+        let stat = format!("/proc/{}/stat", ended.id());
+        // It is not waited for yet.
+        let until = Instant::now() + SECOND * 10;
+        while !is_exiting(&fs::read_to_string(&stat).unwrap()) {
+            assert!(Instant::now() < until);
+        }
+        ended.wait().unwrap();
     }
 
     #[test]

@@ -203,7 +203,8 @@ impl Hold {
                 Source::StandbyControl => self.hear_standby(),
             }
         }
-        let is_dying = self.child.as_ref().is_some_and(|child| child.is_deaf);
+        let child = self.child.as_ref();
+        let is_dying = || child.is_some_and(Child::is_dying);
         self.table.look_at_time(is_dying, &self.poller);
         if self.table.take_worker_is_broken()
             && let Some(child) = &mut self.child

@@ -226,25 +226,25 @@ impl Table {
         }
     }
 
-    /// Ends what has waited for too long. A worker that is dying has closed all that it had, and is
-    /// waited for.
-    pub(super) fn look_at_time(&mut self, worker_is_dying: bool, poller: &Poller) {
+    /// Ends what has waited for too long. A worker that is dying is waited for: the kernel closes
+    /// its sockets first.
+    pub(super) fn look_at_time(&mut self, worker_is_dying: impl Fn() -> bool, poller: &Poller) {
         for at in 0..self.partings.len() {
             self.look_parting(at, poller);
         }
         for at in 0..self.entries.len() {
             let entry = self.entries[at].as_mut();
-            let wordless = entry.and_then(|entry| entry.wordless.as_mut());
-            if worker_is_dying {
-                wordless
-                    .into_iter()
-                    .for_each(|since| *since = Instant::now());
+            let Some(since) = entry.and_then(|entry| entry.wordless.as_mut()) else {
+                continue;
+            };
+            if since.elapsed() < WORDLESS {
                 continue;
             }
-            let since = wordless.copied();
-            if since.is_some_and(|since| since.elapsed() >= WORDLESS) {
-                self.end(at, poller);
+            if worker_is_dying() {
+                *since = Instant::now();
+                continue;
             }
+            self.end(at, poller);
         }
     }
 

@@ -491,8 +491,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "survive-dying",
         guard: "a worker that is dying keeps its hosts, however long the kernel takes",
         file: "crates/holder/src/hold/table.rs",
-        from: "            if worker_is_dying {\n",
-        to: "            if worker_is_dying && at == usize::MAX {\n",
+        from: "            if worker_is_dying() {\n",
+        to: "            if worker_is_dying() && at == usize::MAX {\n",
         test: integration(
             "holder",
             &["--test", "misbehaviour"],
