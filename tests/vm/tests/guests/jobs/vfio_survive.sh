@@ -1,5 +1,6 @@
 # QEMU's own drive, 64 MiB, of which two tenants have a part each: a from 8 MiB on, b from 32 MiB on, 16 MiB each. The server's
-# workers are killed while both write and verify; the drive is taken away and given back; and then no worker is left.
+# workers are killed while both write and verify; the drive is taken away and given back; no worker is left; and another server gives
+# the drive up while it serves.
 
 step program program
 step vfio vfio
@@ -7,12 +8,29 @@ appears /dev/nvme0n1
 drive=$(address nvme0)
 step bind nvmirage drive bind "$drive"
 
-{
+# config: that of the server, which also has a drive that keeps nothing.
+config() {
     cat <<END
 state_dir = "/tmp/state"
 control = "unix:/tmp/control.sock"
 [[reactor]]
 mode = "adaptive"
+[[media]]
+name = "nothing"
+kind = "null"
+size = "16MiB"
+[[namespace]]
+name = "nothing"
+media = "nothing"
+[[controller]]
+name = "nothing"
+namespaces = ["nothing"]
+listen = "vfio-user:/tmp/nothing.sock"
+END
+}
+config_drive() {
+    config
+    cat <<END
 [[media]]
 name = "drive"
 kind = "drive"
@@ -31,14 +49,15 @@ namespaces = ["${part%%=*}"]
 listen = "vfio-user:/tmp/${part%%=*}.sock"
 END
     done
-} >/tmp/nvmirage.toml
+}
+config_drive >/tmp/nvmirage.toml
 
 serve() {
     nvmirage --log debug serve --survive --config /tmp/nvmirage.toml >/tmp/serve.log 2>&1 &
     echo $! >/tmp/holder
     # The first worker serves, and the next one waits.
     serve_left=600
-    until [ "$(grep -c '^ready: ' /tmp/serve.log)" = 2 ]; do
+    until [ "$(grep -c '^ready: ' /tmp/serve.log)" = 3 ]; do
         { [ $serve_left -gt 0 ] && kill -0 "$(cat /tmp/holder)"; } || {
             cat /tmp/serve.log
             return 1
@@ -143,6 +162,12 @@ held() {
     ls -l "/proc/$holder/fd" | grep '/dev/vfio/\|vfio-device'
 }
 step held held
+named_both() {
+    nvmirage drive ls >/tmp/drives
+    grep "process $holder) has /dev/vfio/" /tmp/drives
+    grep "process $(worker)) has /dev/vfio/" /tmp/drives
+}
+step named named_both
 step taken taken
 step held-again held
 
@@ -166,7 +191,7 @@ step struck struck
 step unbind nvmirage drive unbind "$drive"
 step back appears /dev/nvme0n1
 stop() {
-    kill $holder
+    kill -TERM $holder
     stop_left=300
     while kill -0 $holder; do
         [ $stop_left -gt 0 ] || return 1
@@ -176,21 +201,29 @@ stop() {
 }
 step stop stop
 
-# A server that ends has released its drive, too.
+# The next server gives the drive up while it serves, has it again, and has released it when it ends.
 again() {
     nvmirage drive bind "$drive"
     serve
     holder=$(cat /tmp/holder)
     held
-    kill -TERM $holder
-    stop_left=300
-    while kill -0 $holder; do
-        [ $stop_left -gt 0 ] || return 1
-        stop_left=$((stop_left - 1))
-        usleep 100000
-    done
+    config >/tmp/nvmirage.toml
+    nvmirage reload --control unix:/tmp/control.sock
+    eventually not_held
     nvmirage drive unbind "$drive"
     appears /dev/nvme0n1
+    nvmirage drive bind "$drive"
+    config_drive >/tmp/nvmirage.toml
+    nvmirage reload --control unix:/tmp/control.sock
+    held
+    kill -9 "$(worker)"
+    logged 1 'a drive of the last process continues'
+    stop
+    nvmirage drive unbind "$drive"
+    appears /dev/nvme0n1
+}
+not_held() {
+    fails held
 }
 step again again
 step quiet no_complaints
