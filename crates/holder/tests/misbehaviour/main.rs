@@ -98,8 +98,9 @@ fn be_tests(arguments: Vec<String>) -> ExitCode {
     let work = || {
         while let Some((name, test)) = next() {
             let result = std::thread::Builder::new().name(name.into()).spawn(test);
-            if result.unwrap().join().is_err() {
-                failed.lock().unwrap().push(name);
+            match result.unwrap().join() {
+                Ok(()) => println!("test {name} ... ok"),
+                Err(_) => failed.lock().unwrap().push(name),
             }
         }
     };

@@ -192,8 +192,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "drive-fence-waits",
         guard: "a process serves no host while commands of the last one may be at a drive",
         file: "crates/media/src/drive/mod.rs",
-        from: "let _ = fence.recv_timeout(FENCE_BOUND);",
-        to: "drop(fence);",
+        from: "let _ = passed.recv_timeout(FENCE_BOUND);",
+        to: "drop(passed);",
         test: unit(
             "media",
             "drive::tests::again::the_process_waits_for_the_commands_of_the_last_one",
@@ -203,8 +203,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "drive-fence-bound",
         guard: "the wait for a drive that does not answer has a bound",
         file: "crates/media/src/drive/mod.rs",
-        from: "let _ = fence.recv_timeout(FENCE_BOUND);",
-        to: "let _ = fence.recv();",
+        from: "let _ = passed.recv_timeout(FENCE_BOUND);",
+        to: "let _ = passed.recv();",
         test: unit(
             "media",
             "drive::tests::again::slow::a_server_that_does_not_answer_is_waited_for_for_a_bounded_time",

@@ -327,9 +327,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "survive-drive-unknown",
         guard: "a process continues without a drive that is gone, and knows it when it is back",
-        file: "crates/server/src/supervisor/media.rs",
-        from: "Some(known) => Medium::open_known(spec, known),",
-        to: "Some(_) => Medium::open(spec),",
+        file: "crates/media/src/medium/pages.rs",
+        from: "Some(known) => Drive::again(place, known, shown, kept),",
+        to: "Some(_) => Drive::at(place, *nsid, shown, kept),",
         test: program(
             "survive_drives::a_drive_that_is_gone_when_its_host_dies_costs_commands_and_comes_back",
         ),
@@ -349,14 +349,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         from: "if self.now < self.retries_until {",
         to: "if self.retries_until < self.now {",
         test: unit("media", "drive::tests::again::commands_wait_for_it"),
-    },
-    Mutation {
-        name: "survive-drive-of-machine",
-        guard: "a drive whose commands nothing ends is refused",
-        file: "crates/server/src/survival.rs",
-        from: "Place::Pci(_) => Some(\"a drive of this machine has no process that ends its commands\"),",
-        to: "Place::Pci(_) => None,",
-        test: program("survive::what_would_be_lost_is_refused"),
     },
     Mutation {
         name: "survive-unsupported-medium",
