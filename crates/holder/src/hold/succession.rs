@@ -238,8 +238,9 @@ impl Hold {
         let Some(standby) = self.succession.standby.take_if(ended) else {
             return;
         };
+        let has_greeted = standby.child.greeting.is_some();
         let said = match standby.child.wait() {
-            Ok(end) if standby.child.greeting.is_none() => format!(
+            Ok(end) if !has_greeted => format!(
                 "it ended ({end}) before it said what it can read: is it nvmirage, of a version with --survive? What it printed is in the server's log"
             ),
             Ok(end) => format!("it ended ({end})"),
