@@ -120,9 +120,10 @@ impl<'a> Ours<'a> {
         for _ in 1..setup.controllers {
             server.wait_for_line("ready: ", STOP)?;
         }
-        let worker = match setup.survives {
-            true => server.worker()?,
-            false => None,
+        let worker = if setup.survives {
+            server.worker()?
+        } else {
+            None
         };
         Ok(Self {
             workspace,

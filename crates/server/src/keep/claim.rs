@@ -78,9 +78,11 @@ impl Drop for Claim {
 fn note(file: &File, text: &str) {
     let len = text.len() as u64;
     let written = file.write_all_at(text.as_bytes(), 0);
-    let _ = written.and_then(|()| match file.metadata()?.len() > len {
-        true => file.set_len(len),
-        false => Ok(()),
+    let _ = written.and_then(|()| {
+        if file.metadata()?.len() > len {
+            file.set_len(len)?;
+        }
+        Ok(())
     });
 }
 
