@@ -66,7 +66,7 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &SurviveAr
         for of_way in cases.chunks_mut(DEPTHS.len()) {
             let (kind, doorbells, ..) = of_way[0];
             let mut both = [None, None];
-            // Whoever comes second finds other caches: they take turns.
+            // The second one finds other caches: they take turns.
             for survives in [round % 2 == 0, round % 2 == 1] {
                 ensure!(!interrupt.is_set(), "interrupted");
                 let setup = Setup {

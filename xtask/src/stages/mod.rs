@@ -5,11 +5,10 @@ mod schedule;
 mod since;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use schedule::Uses;

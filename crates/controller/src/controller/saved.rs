@@ -95,7 +95,7 @@ pub struct AdminTail {
     __: u16,
 }
 
-/// Lists of changes that were not empty: after a death the host is told to look at everything.
+/// Lists of changes that were not empty: after a death the host is to look at everything.
 #[bitfield(u8)]
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Unread {
