@@ -46,6 +46,21 @@ fn seeds_with_kills() {
     }
 }
 
+/// The process dies between two slices of a Write Zeroes, in the middle of a block, while a read of
+/// that block is in flight.
+#[test]
+fn a_read_that_is_executed_again_sees_no_half_of_a_write() {
+    let options = Options {
+        seed: 20_845,
+        commands: 50_000,
+        trace_from: u64::MAX,
+        kills: true,
+    };
+    if let Err(found) = simulate(options) {
+        panic!("{found}");
+    }
+}
+
 #[test]
 fn a_seed_repeats_exactly() {
     let options = Options {

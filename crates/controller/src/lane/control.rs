@@ -67,7 +67,7 @@ impl Lane {
             LaneCommand::TakeBus => self.queues.service.take_bus(),
             LaneCommand::Pause => self.queues.service.set_to_move(true),
             LaneCommand::Resume => self.queues.service.set_to_move(false),
-            LaneCommand::Release => self.queues.service.release(),
+            LaneCommand::Release => self.queues.release(),
         }
     }
 
@@ -289,11 +289,16 @@ impl Queues {
         match self.service.awaits() {
             None => false,
             Some(Awaits::Media) => self.in_flight == 0,
-            Some(Awaits::Commands | Awaits::Replays) => {
-                self.sqs.iter().flatten().all(|sq| sq.outstanding == 0)
-            }
+            Some(Awaits::Commands) => self.outstanding() == 0,
+            Some(Awaits::Replays) => self.outstanding() == self.replays.late.len(),
             Some(Awaits::Idle) => self.slots.free() as usize == self.slots.len(),
         }
+    }
+
+    /// Commands without a completion.
+    fn outstanding(&self) -> usize {
+        let members = self.sqs.iter().flatten();
+        members.map(|member| member.outstanding as usize).sum()
     }
 
     fn take_event(&mut self) -> Option<LaneEvent> {

@@ -31,6 +31,9 @@ pub(super) enum Way {
 pub(super) struct Replays {
     /// In the order in which they go on.
     pub(super) left: VecDeque<Replay>,
+    /// Those that only read. They follow when all lanes are released: a process that is killed
+    /// while it copies leaves half of a block, until the write is executed again, on whatever lane.
+    pub(super) late: VecDeque<Replay>,
     /// The process has died by its own fault, perhaps by one of them.
     pub(super) suspected: bool,
     /// Those that do not go on because it may have died by them twice, each with its status.

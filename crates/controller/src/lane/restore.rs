@@ -4,7 +4,9 @@
 //! execute those commands again, in the order in which they were fetched ([`Queues::replay`]). The
 //! caller gives no turn before the media have ended the I/O of the process that died, and releases
 //! the lanes when all of them have reported that their commands have completed: a write that is
-//! executed again must not follow one that the host has submitted since.
+//! executed again must not follow one that the host has submitted since. Commands that only read go
+//! on when the lane is released, before it fetches: they must not see a block that the process was
+//! writing when it died.
 //!
 //! Invariants:
 //! - Restoring writes nothing that the host sees, and nothing by which a second restart would
@@ -160,6 +162,20 @@ const WRITES: [NvmOpcode; 3] = [
     NvmOpcode::DATASET_MANAGEMENT,
 ];
 
+/// Those that read the blocks of a medium, and may see half of a write.
+const LATE: [NvmOpcode; 3] = [NvmOpcode::READ, NvmOpcode::COMPARE, NvmOpcode::VERIFY];
+
+/// When a command goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Order {
+    /// What was being posted comes first.
+    Posted,
+    Usual,
+    Copy,
+    /// When the lane is released.
+    Late,
+}
+
 /// How a command goes on that has no completion yet.
 ///
 /// A fetched command may have been handed to its medium: plain ones complete without another state
@@ -262,7 +278,8 @@ impl Queues {
         }
         let replays = self.collect(namespaces, suspects).map_err(damaged)?;
         let are = |way: fn(Way) -> bool| {
-            let those = replays.left.iter().filter(|one| way(one.way));
+            let all = replays.left.iter().chain(&replays.late);
+            let those = all.filter(|one| way(one.way));
             those.count() as u64
         };
         let replayed = are(|way| way == Way::Again);
@@ -287,6 +304,16 @@ impl Queues {
         self.service.restore();
         self.replays = replays;
         Ok(())
+    }
+
+    /// All lanes have executed what writes: those that read go on, and then what the host submits.
+    pub(super) fn release(&mut self) {
+        self.service.release();
+        if !self.replays.late.is_empty() {
+            let late = std::mem::take(&mut self.replays.late);
+            self.replays.left.extend(late);
+            self.service.set_replaying(true);
+        }
     }
 
     /// Completes the third step of a fetch that the process died in: the head of the queue goes
@@ -350,20 +377,31 @@ impl Queues {
                 },
                 as_before => as_before,
             };
+            let opcode = NvmOpcode(slot.sqe().opcode);
+            let order = match way {
+                Way::Post => Order::Posted,
+                Way::Again if LATE.contains(&opcode) => Order::Late,
+                // What it reads may be half of a write in this lane.
+                Way::Again if opcode == NvmOpcode::COPY => Order::Copy,
+                _ => Order::Usual,
+            };
             slot.outlive();
             let place = self.cq.reserve();
             let place = place.ok_or("there are more commands than places for completions")?;
             self.slots.slot(index).keep(place);
-            found.push((sqid, age, Replay { slot: index, way }));
+            let of_queue = (sqid, std::cmp::Reverse(age));
+            found.push((order, of_queue, Replay { slot: index, way }));
         }
         let posting = found.iter().filter(|(.., one)| one.way == Way::Post);
         if posting.count() > 1 {
             return Err("two completions were being written at a time");
         }
-        // What was being written comes first; of each queue the oldest.
-        found
-            .sort_by_key(|(sqid, age, one)| (one.way != Way::Post, *sqid, std::cmp::Reverse(*age)));
+        // Of each queue the oldest comes first.
+        found.sort_by_key(|(order, of_queue, _)| (*order, *of_queue));
+        let late = found.partition_point(|(order, ..)| *order < Order::Late);
+        let late = found.split_off(late).into_iter().map(|(.., one)| one);
         Ok(Replays {
+            late: late.collect(),
             left: found.into_iter().map(|(.., one)| one).collect(),
             suspected: suspects != Suspects::None,
             accused,
@@ -489,8 +527,17 @@ impl Queues {
     /// posted keeps the status that it had.
     #[cold]
     pub(super) fn drop_replays(&mut self, status: Status, chosen: impl Fn(&SlotState) -> bool) {
+        let late = std::mem::take(&mut self.replays.late);
+        let (dropped, late) = late
+            .into_iter()
+            .partition(|one| chosen(self.slots.get(one.slot)));
+        self.replays.late = late;
+        let dropped: VecDeque<Replay> = dropped;
         let mut kept = VecDeque::new();
-        for one in std::mem::take(&mut self.replays.left) {
+        for one in std::mem::take(&mut self.replays.left)
+            .into_iter()
+            .chain(dropped)
+        {
             if !chosen(self.slots.get(one.slot)) {
                 kept.push_back(one);
                 continue;
@@ -513,6 +560,7 @@ impl Queues {
     #[cold]
     pub(super) fn forget_replay(&mut self, index: u16) {
         self.replays.left.retain(|one| one.slot != index);
+        self.replays.late.retain(|one| one.slot != index);
         if self.replays.left.is_empty() {
             self.service.set_replaying(false);
         }

@@ -311,4 +311,16 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "controller::tests::logs::namespaces_that_changed_before_a_death_are_not_forgotten",
         ),
     },
+    Mutation {
+        name: "restart-reads-not-late",
+        guard: "commands that read are executed again when all writes have been",
+        file: "crates/controller/src/lane/restore.rs",
+        from: "Way::Again if LATE.contains(&opcode) => Order::Late,",
+        to: "Way::Again if LATE.contains(&opcode) => Order::Usual,",
+        test: integration(
+            "tests-sim",
+            &["--test", "seeds"],
+            "a_read_that_is_executed_again_sees_no_half_of_a_write",
+        ),
+    },
 ];
