@@ -129,8 +129,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "bus-drain",
         guard: "the bus is left when nothing is in flight",
         file: "crates/controller/src/lane/control.rs",
-        from: "            Some(Awaits::Commands | Awaits::Replays) => {\n",
-        to: "            Some(Awaits::Commands) => true,\n            Some(Awaits::Replays) => {\n",
+        from: "Some(Awaits::Commands) => self.outstanding() == 0,",
+        to: "Some(Awaits::Commands) => true,",
         test: unit(
             "controller",
             "controller::tests::bus::what_is_with_a_medium_ends_before_the_bus_is_left",
