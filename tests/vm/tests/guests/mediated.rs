@@ -85,7 +85,7 @@ fn tenants_of_a_drive_behind_an_iommu_do_not_notice_that_workers_die() {
         let bytes = &disk[between.start << 20..between.end << 20];
         assert!(
             bytes.iter().all(|byte| *byte == 0),
-            "nobody writes {between:?} MiB"
+            "there is data in {between:?} MiB, which no tenant has"
         );
     }
 }
@@ -210,7 +210,7 @@ fn a_drive_behind_an_iommu_is_shown_its_tenants_windows_and_our_rings_alone() {
         let bytes = &disk[between.start << 20..between.end << 20];
         assert!(
             bytes.iter().all(|byte| *byte == 0),
-            "nobody writes {between:?} MiB"
+            "there is data in {between:?} MiB, which no tenant has"
         );
     }
 }
