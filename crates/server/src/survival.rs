@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use api::config::{self, Backing};
+use api::config;
 use holder::Holder;
 use media::drive::KeepsFunction;
 use memory::vfio::Descriptors;
@@ -17,14 +17,8 @@ pub(crate) fn obstacle(medium: &config::Medium) -> Option<&'static str> {
     if medium.timing.as_ref().is_some_and(|it| it.record.is_some()) {
         return Some("the recording of its timing model is lost with the process");
     }
-    match &medium.backing {
-        _ if medium.state().is_some() => Some("its state file is read by the first process"),
-        Backing::Null { .. }
-        | Backing::Ram { .. }
-        | Backing::File(_)
-        | Backing::KeyValue(_)
-        | Backing::Drive(_) => None,
-    }
+    let has_state = medium.state().is_some();
+    has_state.then_some("its state file is read by the first process")
 }
 
 /// The holder of this process, as it keeps a drive of this machine.

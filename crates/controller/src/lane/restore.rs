@@ -528,16 +528,13 @@ impl Queues {
     #[cold]
     pub(super) fn drop_replays(&mut self, status: Status, chosen: impl Fn(&SlotState) -> bool) {
         let late = std::mem::take(&mut self.replays.late);
-        let (dropped, late) = late
+        let (dropped, late): (VecDeque<_>, _) = late
             .into_iter()
             .partition(|one| chosen(self.slots.get(one.slot)));
         self.replays.late = late;
-        let dropped: VecDeque<Replay> = dropped;
+        let left = std::mem::take(&mut self.replays.left);
         let mut kept = VecDeque::new();
-        for one in std::mem::take(&mut self.replays.left)
-            .into_iter()
-            .chain(dropped)
-        {
+        for one in left.into_iter().chain(dropped) {
             if !chosen(self.slots.get(one.slot)) {
                 kept.push_back(one);
                 continue;
