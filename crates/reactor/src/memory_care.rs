@@ -4,7 +4,8 @@
 //!
 //! Random accesses spend much of their time on address translation, in guests even more. A huge
 //! page needs one translation where 512 pages need as many. No memory is allocated for that: only
-//! fully populated pieces are collapsed. Accesses to a piece stall once while it is collapsed, for
+//! fully populated pieces are collapsed, except of memory that would have been on huge pages from
+//! its first write ([`Pieces::always`]). Accesses to a piece stall once while it is collapsed, for
 //! some hundred microseconds, so the thread collapses one piece at a time and rests nine times as
 //! long.
 //!
@@ -59,9 +60,11 @@ struct Memory {
 static CARE: OnceLock<SyncSender<Memory>> = OnceLock::new();
 
 /// Starts the thread, unless it runs already or would have nothing to do. `collapse`: collapse
-/// pages. The caller should not be pinned to a CPU, because the new thread inherits that.
-pub fn start(collapse: bool) -> io::Result<()> {
-    if CARE.get().is_some() || !(Nodes::of_machine().are_several() || collapse) {
+/// the pages of all memory. `always`: there may be memory whose pages are collapsed in any case
+/// ([`Pieces::always`]). The caller should not be pinned to a CPU, because the new thread inherits
+/// that.
+pub fn start(collapse: bool, always: bool) -> io::Result<()> {
+    if CARE.get().is_some() || !(Nodes::of_machine().are_several() || collapse || always) {
         return Ok(());
     }
     let (sender, receiver) = sync_channel(WAITING);
@@ -131,11 +134,12 @@ impl Care {
         self.kept.retain(|kept| kept.pieces.strong_count() > 0);
         let known = |kept: &Kept| kept.owner == new.owner && kept.pieces.ptr_eq(&new.pieces);
         if !self.kept.iter().any(known) {
+            let collapse = self.collapse || new.pieces.upgrade().is_some_and(|new| new.always());
             self.kept.push(Kept {
                 owner: new.owner,
                 pieces: new.pieces,
                 together: Vec::new(),
-                hopeless: !self.collapse,
+                hopeless: !collapse,
                 cursor: 0,
                 found: 0,
                 looks: 0,
@@ -264,6 +268,7 @@ mod tests {
         results: Mutex<Vec<Result<bool, Errno>>>,
         tried: Mutex<Vec<usize>>,
         nodes: Vec<(u32, usize)>,
+        always: bool,
     }
 
     impl Pieces for FakePieces {
@@ -273,6 +278,10 @@ mod tests {
 
         fn nodes(&self) -> io::Result<Vec<(u32, usize)>> {
             Ok(self.nodes.clone())
+        }
+
+        fn always(&self) -> bool {
+            self.always
         }
 
         fn collapse(&self, index: usize) -> io::Result<bool> {
@@ -286,6 +295,7 @@ mod tests {
             results: Mutex::new(results.to_vec()),
             tried: Mutex::default(),
             nodes: nodes.to_vec(),
+            always: false,
         })
     }
 
@@ -334,6 +344,21 @@ mod tests {
         drop(memory);
         care.look(now);
         assert!(care.kept.is_empty(), "nobody holds it any more");
+    }
+
+    #[test]
+    fn memory_that_is_to_be_on_huge_pages_is_put_together_where_that_is_off() {
+        let now = Instant::now();
+        let mut care = care(false);
+        let host = told(&[Ok(true)], &[]);
+        let medium = Arc::new(FakePieces {
+            always: true,
+            ..Arc::into_inner(told(&[Ok(true)], &[])).unwrap()
+        });
+        care.take(self::host(None), &host, now);
+        care.take(Owner::Medium("m".into()), &medium, now);
+        (0..2).for_each(|_| care.look(now));
+        assert_eq!((tried(&host), tried(&medium)), (vec![], vec![0]));
     }
 
     #[test]

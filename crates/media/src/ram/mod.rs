@@ -33,7 +33,7 @@ pub(crate) const TRAITS: MediumTraits = MediumTraits {
 pub(crate) fn describe(store: &Store, preallocated: Option<u64>) -> String {
     let pages = match store.pages() {
         StorePages::Reserved => "on reserved huge pages",
-        StorePages::HugeAsWritten => "on transparent huge pages",
+        StorePages::HugeAsWritten | StorePages::HugeOnceUsed => "on transparent huge pages",
         StorePages::Usual => "on pages of the default size",
     };
     let text = format!("ram, {} {pages}, not persistent", Bytes(store.len()));

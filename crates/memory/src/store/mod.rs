@@ -20,6 +20,7 @@ use crate::guest::dma::Segment;
 use crate::numa;
 use crate::own::huge::HUGE_PAGE_LEN;
 use crate::own::map::OwnMap;
+use crate::store::pieces::Pieces;
 use crate::sync::order;
 
 /// Bytes of a usual page.
@@ -40,6 +41,9 @@ pub enum StorePages {
     Reserved,
     /// Huge ones, as far as the system has some when they are first written.
     HugeAsWritten,
+    /// Huge ones that are put together from usual ones once those are used: the system gives huge
+    /// ones to private memory that asks, but none to a memfd.
+    HugeOnceUsed,
     /// Usual ones: the system gives no others to who does not ask for each.
     Usual,
 }
@@ -93,8 +97,8 @@ impl Store {
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)?;
         let map = OwnMap::shared_aligned(&file, whole, align)?;
         Ok(Store {
+            pages: shared_pages(&map, align),
             map: map.shortened(len),
-            pages: StorePages::Usual,
             file: Some(file),
         })
     }
@@ -115,13 +119,13 @@ impl Store {
         let unit = rustix::fs::fstatfs(&file)?.f_bsize;
         let map = OwnMap::shared_aligned(&file, whole, align)?;
         Ok(Store {
-            map: map.shortened(len),
             // hugetlbfs(5) reports the length of its pages as that of a block.
             pages: if unit as usize == HUGE_PAGE_LEN {
                 StorePages::Reserved
             } else {
-                StorePages::Usual
+                shared_pages(&map, align)
             },
+            map: map.shortened(len),
             file: Some(file),
         })
     }
@@ -156,10 +160,12 @@ impl Store {
     pub(crate) fn huge_pieces(&self) -> Option<(NonNull<u8>, usize)> {
         let first = NonNull::new(self.map.at(0, 0))?;
         let count = self.map.len() / HUGE_PAGE_LEN;
-        (self.pages == StorePages::Usual && count > 0).then_some((first, count))
+        let can = matches!(self.pages, StorePages::Usual | StorePages::HugeOnceUsed);
+        (can && count > 0).then_some((first, count))
     }
 
-    /// Makes the system allocate a range without changing its bytes.
+    /// Makes the system allocate a range without changing its bytes, on huge pages if the store is
+    /// to be on such ([`StorePages::HugeOnceUsed`]) and the system has some.
     ///
     /// # Errors
     /// The system's: there is no memory, or the kernel is older than 5.14.
@@ -171,7 +177,14 @@ impl Store {
         let (offset, len) = (fits(offset), fits(len));
         let start = offset / PAGE_LEN * PAGE_LEN;
         let populate = Advice::LinuxPopulateWrite;
-        self.map.advise(start, offset + len - start, populate)
+        self.map.advise(start, offset + len - start, populate)?;
+        if self.pages == StorePages::HugeOnceUsed {
+            for index in offset.div_ceil(HUGE_PAGE_LEN)..(offset + len) / HUGE_PAGE_LEN {
+                // A piece that cannot be put together now stays as it is.
+                let _ = Pieces::collapse(self, index);
+            }
+        }
+        Ok(())
     }
 
     /// Its page type.
@@ -185,7 +198,7 @@ impl Store {
         match self.pages {
             // The system cannot take back a part of such a page, and would say that it has.
             StorePages::Reserved => HUGE_PAGE_LEN,
-            StorePages::HugeAsWritten | StorePages::Usual => PAGE_LEN,
+            StorePages::HugeAsWritten | StorePages::HugeOnceUsed | StorePages::Usual => PAGE_LEN,
         }
     }
 
@@ -347,6 +360,19 @@ fn shared_layout(len: usize) -> io::Result<(usize, usize)> {
     Ok((whole.ok_or(io::ErrorKind::OutOfMemory)?, align))
 }
 
+/// The page type of a memfd's mapping with that alignment, for which it asks.
+fn shared_pages(map: &OwnMap, align: usize) -> StorePages {
+    // An error is a kernel without huge pages.
+    let asked = align == HUGE_PAGE_LEN && map.advise(0, map.len(), Advice::LinuxHugepage).is_ok();
+    if !asked || !gives_where_asked("enabled") {
+        StorePages::Usual
+    } else if gives_where_asked("shmem_enabled") {
+        StorePages::HugeAsWritten
+    } else {
+        StorePages::HugeOnceUsed
+    }
+}
+
 /// Private memory of `len` bytes, all zero, on huge pages where there are some, and where `len`
 /// would fill one.
 ///
@@ -365,7 +391,7 @@ fn private(len: usize) -> io::Result<(OwnMap, StorePages)> {
     let map = OwnMap::anonymous_aligned(whole, HUGE_PAGE_LEN)?;
     // An error is a kernel without huge pages.
     let asked = map.advise(0, whole, Advice::LinuxHugepage).is_ok();
-    let pages = if asked && gives_where_asked() {
+    let pages = if asked && gives_where_asked("enabled") {
         StorePages::HugeAsWritten
     } else {
         StorePages::Usual
@@ -373,11 +399,11 @@ fn private(len: usize) -> io::Result<(OwnMap, StorePages)> {
     Ok((map.shortened(len), pages))
 }
 
-/// Whether the system gives huge pages to memory that asks for them
-/// (`transparent_hugepage=madvise`, or `always`).
-fn gives_where_asked() -> bool {
-    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-    setting.is_ok_and(|setting| !setting.contains("[never]"))
+/// Whether the system gives huge pages to memory that asks for them: private memory by the setting
+/// `enabled` (`madvise`, or `always`), a memfd by `shmem_enabled` (`advise`, or more).
+fn gives_where_asked(setting: &str) -> bool {
+    let chosen = std::fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{setting}"));
+    chosen.is_ok_and(|chosen| !chosen.contains("[never]") && !chosen.contains("[deny]"))
 }
 
 #[cfg(test)]
@@ -425,7 +451,7 @@ mod tests {
             StorePages::Reserved => assert!(huge >= 2048, "{huge}"),
             // A system that is short of memory gives usual ones.
             StorePages::HugeAsWritten => assert!(huge == 0 || huge == 2048, "{huge}"),
-            StorePages::Usual => assert_eq!(huge, 0),
+            StorePages::HugeOnceUsed | StorePages::Usual => assert_eq!(huge, 0),
         }
         // What would not fill a huge page does not ask for one.
         assert_eq!(private(4096).unwrap().1, StorePages::Usual);

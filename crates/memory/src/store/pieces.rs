@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use crate::guest::mapping::Mapping;
 use crate::own::huge::HUGE_PAGE_LEN;
-use crate::store::Store;
+use crate::store::{Store, StorePages};
 
 /// Memory that is in use, as pieces of [`HUGE_PAGE_LEN`] that may each become one page.
 ///
@@ -24,8 +24,14 @@ pub trait Pieces: Send + Sync {
     /// The kernel's, mostly that it knows no nodes.
     fn nodes(&self) -> io::Result<Vec<(u32, usize)>>;
 
+    /// Whether they are put together in any case, as soon as a page of them is used: memory that
+    /// the system would have on huge pages from its first write if it could.
+    fn always(&self) -> bool {
+        false
+    }
+
     /// Has the kernel put a piece together if all of its pages are there, so that nothing is
-    /// allocated that was not. True where it is one page now.
+    /// allocated that was not; with [`Pieces::always`], if one is. True where it is one page now.
     ///
     /// # Errors
     /// The kernel's: it has no huge page free, some page is in use by a device, or it is older than
@@ -43,7 +49,7 @@ impl Pieces for Mapping {
     }
 
     fn collapse(&self, index: usize) -> io::Result<bool> {
-        collapse_touched(self.huge_pieces(), index)
+        collapse_touched(self.huge_pieces(), index, false)
     }
 }
 
@@ -56,13 +62,22 @@ impl Pieces for Store {
         Store::nodes(self)
     }
 
+    fn always(&self) -> bool {
+        self.pages() == StorePages::HugeOnceUsed
+    }
+
     fn collapse(&self, index: usize) -> io::Result<bool> {
-        collapse_touched(self.huge_pieces(), index)
+        collapse_touched(self.huge_pieces(), index, self.always())
     }
 }
 
-/// The piece `index` of so many, of which the first one lies at that address.
-fn collapse_touched(pieces: Option<(NonNull<u8>, usize)>, index: usize) -> io::Result<bool> {
+/// The piece `index` of so many, of which the first one lies at that address. `one_is_enough`: its
+/// other pages may be allocated.
+fn collapse_touched(
+    pieces: Option<(NonNull<u8>, usize)>,
+    index: usize,
+    one_is_enough: bool,
+) -> io::Result<bool> {
     const PAGES: usize = HUGE_PAGE_LEN / 4096;
     let piece = pieces.filter(|(_, count)| index < *count);
     let Some((first, _)) = piece else {
@@ -77,7 +92,8 @@ fn collapse_touched(pieces: Option<(NonNull<u8>, usize)>, index: usize) -> io::R
         if libc::mincore(start, HUGE_PAGE_LEN, is_there.as_mut_ptr()) != 0 {
             return Err(io::Error::last_os_error());
         }
-        if is_there.iter().any(|page| page & 1 == 0) {
+        let there = is_there.iter().filter(|page| **page & 1 != 0).count();
+        if there < if one_is_enough { 1 } else { PAGES } {
             return Ok(false);
         }
         match libc::madvise(start, HUGE_PAGE_LEN, libc::MADV_COLLAPSE) {
@@ -90,7 +106,6 @@ fn collapse_touched(pieces: Option<(NonNull<u8>, usize)>, index: usize) -> io::R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::StorePages;
     use crate::own::huge::memfd;
     use crate::own::huge::tests::{huge_kib, huge_kib_at};
     use crate::own::map::OwnMap;
@@ -150,9 +165,36 @@ mod tests {
             unsafe { map.at(at, 1).write(1) };
         }
         let pieces = NonNull::new(map.at(0, 1)).map(|first| (first, 2));
-        assert!(!collapse_touched(pieces, 1).unwrap());
-        if is_done(collapse_touched(pieces, 0)) {
+        assert!(!collapse_touched(pieces, 1, false).unwrap());
+        if is_done(collapse_touched(pieces, 0, false)) {
             assert_eq!(huge_kib(&map), 2048);
         }
+    }
+
+    #[test]
+    fn a_store_for_another_process_is_on_huge_pages_once_it_is_used() {
+        let len = 4 * HUGE_PAGE_LEN as u64;
+        let store = Store::shared(len).unwrap();
+        if !store.always() {
+            // The system gives none to anybody, or also to a memfd.
+            assert_eq!(Store::new(len).unwrap().pages(), store.pages());
+            return;
+        }
+        store.write_bytes(HUGE_PAGE_LEN as u64 + 5000, b"one page");
+        assert!(!store.collapse(0).unwrap(), "no page of it was used");
+        if !is_done(store.collapse(1)) {
+            return;
+        }
+        assert_eq!(huge_kib(&store.map), 2048);
+        store.populate(2 * HUGE_PAGE_LEN as u64, len / 2).unwrap();
+        assert_eq!(huge_kib(&store.map), 3 * 2048);
+        // Another process has them as they are.
+        let file = store.file().unwrap().try_clone_to_owned().unwrap();
+        drop(store);
+        let store = Store::adopt(file, len).unwrap();
+        let mut bytes = [0; 9];
+        store.read_bytes(HUGE_PAGE_LEN as u64 + 5000, &mut bytes);
+        assert_eq!(&bytes, b"one page\0");
+        assert_eq!(huge_kib(&store.map), 2048);
     }
 }

@@ -193,8 +193,9 @@ impl Supervisor {
             is_reconciling: false,
             is_ending: false,
         };
-        memory_care::start(config.huge_pages == HugePages::Collapse)
-            .context("cannot start a thread")?;
+        let collapse = config.huge_pages == HugePages::Collapse;
+        // Media in memory are in memfds then.
+        memory_care::start(collapse, state.holder.is_some()).context("cannot start a thread")?;
         if state.config.reactor.is_empty() {
             state.config.reactor.push(config::Reactor::default());
         }

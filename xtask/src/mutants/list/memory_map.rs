@@ -34,6 +34,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "care-always",
+        guard: "memory for another process is on huge pages without being configured",
+        file: "crates/reactor/src/memory_care.rs",
+        from: "self.collapse || new.pieces.upgrade().is_some_and(|new| new.always())",
+        to: "self.collapse",
+        test: unit(
+            "reactor",
+            "memory_care::tests::memory_that_is_to_be_on_huge_pages_is_put_together_where_that_is_off",
+        ),
+    },
+    Mutation {
         name: "epoch-drain",
         guard: "a lane is drained when nothing issued before is in flight",
         file: "crates/controller/src/lane/epochs.rs",
