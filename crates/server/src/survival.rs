@@ -14,11 +14,8 @@ pub const CONFIGURATION: &str = "configuration";
 
 /// Why a medium does not survive its server's process; `None` where it does.
 pub(crate) fn obstacle(medium: &config::Medium) -> Option<&'static str> {
-    if medium.timing.as_ref().is_some_and(|it| it.record.is_some()) {
-        return Some("the recording of its timing model is lost with the process");
-    }
-    let has_state = medium.state().is_some();
-    has_state.then_some("its state file is read by the first process")
+    let records = medium.timing.as_ref().is_some_and(|it| it.record.is_some());
+    records.then_some("the recording of its timing model is lost with the process")
 }
 
 /// The holder of this process, as it keeps a drive of this machine.

@@ -320,6 +320,9 @@ impl State {
             EXTENSION if rest.len() == self.extension_bytes => {
                 let at = zone as usize * self.extension_bytes;
                 self.extensions[at..at + rest.len()].copy_from_slice(rest);
+                if let Some(kept) = &mut self.kept_extensions {
+                    kept.store(at, rest);
+                }
                 Ok(())
             }
             _ => Err(STRANGE),

@@ -16,6 +16,7 @@ mod open;
 mod outlived;
 mod outlived_keys;
 mod outlived_pairs;
+mod outlived_records;
 mod outlived_zones;
 mod registered;
 mod scattered;

@@ -13,16 +13,18 @@ use crate::common::{Host, pattern};
 use crate::outlived::{Act, BLOCK, DATA, RESET, SPEC, ZONE, ZONES};
 
 /// A channel of zones in memory, and what its process leaves.
-struct Zones {
+pub(crate) struct Zones {
     host: Host,
+    medium: Option<Arc<Medium>>,
     channel: Option<Channel>,
     kept: KeptFiles,
 }
 
 impl Zones {
-    fn new() -> Zones {
+    pub(crate) fn new() -> Zones {
         let mut zones = Zones {
             host: Host::new(1 << 20),
+            medium: None,
             channel: None,
             kept: KeptFiles::default(),
         };
@@ -47,10 +49,17 @@ impl Zones {
             zones: medium.zones_file().map(copied),
         };
         self.channel = Some(medium.channel(16).expect("a channel"));
+        self.medium = Some(medium);
+    }
+
+    /// The medium, without its channel.
+    pub(crate) fn end(self) -> Arc<Medium> {
+        drop(self.channel);
+        self.medium.expect("it lives")
     }
 
     /// Executes a command at once, with a note where a former process had one; returns its result.
-    fn run(&mut self, act: Act, note: Option<u64>) -> Result<u64, Status> {
+    pub(crate) fn run(&mut self, act: Act, note: Option<u64>) -> Result<u64, Status> {
         let sqe = act.sqe(0);
         let request = as_request(&act, &sqe);
         let len = match act {

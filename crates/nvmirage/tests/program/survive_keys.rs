@@ -204,6 +204,38 @@ fn keys_in_a_file_go_on_when_their_process_dies() {
     survives("path = \"pairs.kv\"", 5, false);
 }
 
+/// The state file has the pairs of a clean stop, whichever process loaded or saved them.
+#[test]
+fn keys_in_memory_are_saved_at_a_stop_by_the_process_that_is_there_then() {
+    let world = World::new();
+    let config = CONFIG.replace("MEDIUM", "state = \"pairs.state\"");
+    let config = world.write("config.toml", &config);
+    let serve = |more: &[&str]| {
+        let config = ["--config", config.to_str().unwrap()];
+        world.serve(&[more, &config].concat())
+    };
+    let mut pairs = BTreeMap::new();
+    for key in [b"one", b"two"] {
+        let mut server = serve(&["--survive"]);
+        replace(&mut server);
+        let mut host = Ledger::attach(&world);
+        host.pairs = std::mem::take(&mut pairs);
+        host.compare_all();
+        host.store(key, Rule::MustNotExist);
+        replace(&mut server);
+        host.compare_all();
+        pairs = std::mem::take(&mut host.pairs);
+        drop(host);
+        server.stop();
+    }
+    let server = serve(&[]);
+    let mut host = Ledger::attach(&world);
+    host.pairs = pairs;
+    host.compare_all();
+    drop(host);
+    server.stop();
+}
+
 #[test]
 fn keys_go_on_with_another_program() {
     survives("", 1, true);

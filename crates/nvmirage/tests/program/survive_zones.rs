@@ -118,6 +118,40 @@ fn zones_in_memory_go_on_when_their_process_dies() {
     survives("kind = \"ram\"");
 }
 
+/// The state file has the bytes and zones of a clean stop, whichever process loaded or saved them.
+#[test]
+fn zones_in_memory_are_saved_at_a_stop_by_the_process_that_is_there_then() {
+    let world = World::new();
+    let medium = "kind = \"ram\"\nstate = \"zns.state\"";
+    let config = world.write("config.toml", &CONFIG.replace("MEDIUM", medium));
+    let config = config.to_str().unwrap();
+    let mut server = world.serve(&["--survive", "--config", config]);
+    let mut drive = Drive::attach(&world, "zns");
+    drive.append(0, &pattern(1)).unwrap();
+    replace(&mut server);
+    assert!(drive.read(0, 2) == pattern(1), "the file has none of it");
+    let log = server.log();
+    assert!(!log.contains("did not stop cleanly"), "{log}");
+    drive.append(0, &pattern(2)).unwrap();
+    drop(drive);
+    server.stop();
+    // The process that loads them dies, and then another one stops.
+    let mut server = world.serve(&["--survive", "--config", config]);
+    replace(&mut server);
+    let mut drive = Drive::attach(&world, "zns");
+    assert_eq!(zone(&mut drive, 0), (ZoneState::CLOSED, 4));
+    assert!(drive.read(0, 2) == pattern(1) && drive.read(2, 2) == pattern(2));
+    drive.append(0, &pattern(3)).unwrap();
+    drop(drive);
+    server.stop();
+    let server = world.serve(&["--config", config]);
+    let mut drive = Drive::attach(&world, "zns");
+    assert_eq!(zone(&mut drive, 0), (ZoneState::CLOSED, 6));
+    assert!(drive.read(4, 2) == pattern(3));
+    drop(drive);
+    server.stop();
+}
+
 #[test]
 fn a_medium_that_is_created_again_is_new() {
     let world = World::new();

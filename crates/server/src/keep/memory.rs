@@ -46,7 +46,7 @@ pub(crate) enum Found {
     Crash,
 }
 
-/// The file of a medium of this process.
+/// The file of a medium of this process. Until [`Image::use_up`] it is as it was found.
 #[derive(Debug)]
 pub(crate) struct Image {
     path: PathBuf,
@@ -55,26 +55,44 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Fills a new medium in memory with the file's data, if any, and removes the data from the
-    /// file.
+    /// Fills a new medium in memory with the file's data, if any.
     ///
     /// # Errors
-    /// The file is locked by another process, cannot be read or written, has another format,
-    /// version or size, or is damaged. The file is then unchanged.
-    pub(crate) fn take(path: &Path, medium: &Medium) -> anyhow::Result<(Self, Found)> {
+    /// The file is locked by another process, cannot be read, has another format, version or size,
+    /// or is damaged.
+    pub(crate) fn load(path: &Path, medium: &Medium) -> anyhow::Result<(Self, Found)> {
+        let image = Image::lock(path)?;
+        let found = read(&image.file, medium).with_context(|| {
+            format!(
+                "cannot load {}: remove that file to start with an empty medium",
+                image.path.display()
+            )
+        })?;
+        Ok((image, found))
+    }
+
+    /// The file of a medium that has the contents that another process left in memory: whatever the
+    /// file says, the medium has the same or newer ones.
+    ///
+    /// # Errors
+    /// The file is locked by another process.
+    pub(crate) fn lock(path: &Path) -> anyhow::Result<Self> {
         let path = std::path::absolute(path)?;
         let file = owned::open(&path, true, KEY)?.context("it was made")?;
-        let shown = path.display();
-        let found = read(&file, medium).with_context(|| {
-            format!("cannot load {shown}: remove that file to start with an empty medium")
-        })?;
+        Ok(Image { path, file })
+    }
+
+    /// Removes the data from the file: from now on the medium is in use.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn use_up(&self, medium: &Medium) -> anyhow::Result<()> {
         let in_use = || {
-            file.write_all_at(&head(medium, IN_USE), 0)?;
-            file.set_len(HEAD)?;
-            file.sync_all()
+            self.file.write_all_at(&head(medium, IN_USE), 0)?;
+            self.file.set_len(HEAD)?;
+            self.file.sync_all()
         };
-        in_use().with_context(|| format!("cannot write {shown}"))?;
-        Ok((Image { path, file }, found))
+        in_use().with_context(|| format!("cannot write {}", self.path.display()))
     }
 
     /// Its path.
@@ -305,7 +323,11 @@ mod tests {
 
         fn take_as(&self, kind: MediumKind) -> Result<(Image, Arc<Medium>, Found), String> {
             let medium = Medium::open(&MediumSpec { kind }).unwrap();
-            match Image::take(&self.path(), &medium) {
+            let taken = Image::load(&self.path(), &medium).and_then(|(image, found)| {
+                image.use_up(&medium)?;
+                Ok((image, found))
+            });
+            match taken {
                 Ok((image, found)) => Ok((image, medium, found)),
                 Err(error) => Err(format!("{error:#}")),
             }
@@ -355,6 +377,20 @@ mod tests {
         assert_eq!(fs::read_dir(rig.dir.path()).unwrap().count(), 1);
     }
 
+    /// A process that dies before it uses the file up leaves it whole.
+    #[test]
+    fn what_was_only_loaded_is_still_there() {
+        let rig = Rig::new();
+        let whole = rig.keep();
+        let kind = MediumKind::Ram { size: SIZE };
+        let medium = Medium::open(&MediumSpec { kind }).unwrap();
+        drop(Image::load(&rig.path(), &medium).unwrap());
+        drop(Image::lock(&rig.path()).unwrap());
+        assert!(fs::read(rig.path()).unwrap() == whole);
+        assert_eq!(rig.take().unwrap().2, Found::Bytes);
+        assert_eq!(rig.take().unwrap().2, Found::Crash);
+    }
+
     /// A block device has no length of its own, and would look like a new file.
     #[test]
     fn only_a_regular_file_is_taken() {
@@ -362,7 +398,7 @@ mod tests {
             kind: MediumKind::Ram { size: SIZE },
         })
         .unwrap();
-        let error = Image::take(Path::new("/dev/null"), &medium).unwrap_err();
+        let error = Image::load(Path::new("/dev/null"), &medium).unwrap_err();
         assert!(error.to_string().contains("not a regular file"), "{error}");
     }
 

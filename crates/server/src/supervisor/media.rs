@@ -8,10 +8,7 @@ use anyhow::{Context, bail};
 use api::config::medium::Kept;
 use api::config::{self, Backing, Range, Size};
 use api::{Refusal, ZoneLoss};
-use media::drive::{KeepsFunction, Known};
-use media::{
-    Dialect, Direct, Duty, FileIo, KeptFiles, Medium, MediumError, MediumKind as Store, MediumSpec,
-};
+use media::{Dialect, Direct, Duty, FileIo, Medium, MediumKind as Store, MediumSpec};
 use port::ChannelId;
 use reactor::memory_care::{self, Owner};
 use reactor::message::View;
@@ -20,11 +17,10 @@ use subsystem::Allocated;
 use super::places::{Resting, Taken, label, range_of};
 use super::recording::RecordingFile;
 use super::{OpenMedium, State, preallocation, timing};
-use crate::keep::memory::{Found, Image};
 use crate::keep::merge;
 use crate::keep::presence::Mark;
 use crate::keep::sidecar::MediumBasis;
-use crate::survival::{self, KeptFunction};
+use crate::survival;
 
 impl State {
     pub(super) fn open_medium(&mut self, config: config::Medium) -> anyhow::Result<()> {
@@ -62,7 +58,7 @@ impl State {
             .map_or(Ok(()), Mark::check)
             .with_context(place)?;
         let opened = self.open_store(&config, &spec);
-        let mut medium = opened.with_context(place)?;
+        let (mut medium, image) = opened.with_context(place)?;
         self.continue_vendor(&config, &mut medium)
             .with_context(place)?;
         let succession = self.holder.as_ref().map(|holder| timing::Succession {
@@ -79,8 +75,11 @@ impl State {
         let channel = free.context("the maximum of 65,536 media is reached: delete one first")?;
         let partitions = self.open_partitions(&config, &medium).with_context(place)?;
         self.open_relays(&config, &medium).with_context(place)?;
-        // Last of the steps that can fail: the file's content now exists only in memory.
-        let image = take_image(&config, &medium).with_context(place)?;
+        if let Some(image) = &image {
+            medium.tell_zones();
+            // Last of the steps that can fail: the file's content now exists only in memory.
+            image.use_up(&medium).with_context(place)?;
+        }
         tracing::info!(media = config.name, "{}", medium.describe());
         if medium.is_new() {
             tracing::info!(media = config.name, "its file is new");
@@ -122,102 +121,6 @@ impl State {
         });
         self.config.media.push(config);
         Ok(())
-    }
-
-    /// Opens the bytes and the zones of a medium. Memory is that of a former process, if there was
-    /// one, and is kept for the next; of a drive its properties are.
-    fn open_store(
-        &self,
-        config: &config::Medium,
-        spec: &MediumSpec,
-    ) -> anyhow::Result<Arc<Medium>> {
-        let explain = |error| explained(error, config);
-        let Some(holder) = &self.holder else {
-            return Medium::open(spec).map_err(explain);
-        };
-        let (memory, zones) = (
-            survival::memory_name(&config.name),
-            survival::zones_name(&config.name),
-        );
-        // One that an operator creates is new, whatever had its name before.
-        let continues = self.is_continuing;
-        let fetch = |name| {
-            if continues {
-                holder.fetch(name)
-            } else {
-                Ok(None)
-            }
-        };
-        if let Store::Drive { .. } = spec.kind {
-            let known = if continues {
-                holder.fetch_bytes(&memory, Known::MAX_LEN)?
-            } else {
-                None
-            };
-            let known = known.as_deref().and_then(Known::from_bytes);
-            let function = KeptFunction::new(holder, &config.name, continues);
-            let function: Arc<dyn KeepsFunction> = Arc::new(function);
-            let medium = Medium::open_drive(spec, known, Some(&function)).map_err(explain)?;
-            if let Some(known) = medium.known_drive() {
-                holder.keep_bytes(&memory, &known)?;
-            }
-            return Ok(medium);
-        }
-        let files = KeptFiles {
-            memory: fetch(&memory)?,
-            zones: fetch(&zones)?,
-        };
-        let medium = Medium::open_kept(spec, files).map_err(explain)?;
-        let files = [(memory, medium.memory_file()), (zones, medium.zones_file())];
-        for (name, file) in files {
-            if let Some(file) = file {
-                holder.keep(&name, file)?;
-            }
-        }
-        Ok(medium)
-    }
-
-    /// Has the holder forget what it has of a medium.
-    fn forget_kept(&self, medium: &str) {
-        let names = [
-            survival::memory_name,
-            survival::zones_name,
-            survival::timing_name,
-            survival::vendor_name,
-        ];
-        let functions = survival::function_names(medium);
-        let functions = [functions.device, functions.group, functions.container];
-        for kept in names.map(|of| of(medium)).iter().chain(&functions) {
-            if let Some(holder) = &self.holder
-                && let Err(error) = holder.forget(kept)
-            {
-                tracing::warn!("{kept} is kept until the server ends: {error}");
-            }
-        }
-    }
-
-    /// Continues with what the vendor commands of a former process have set, and has the holder
-    /// keep it for the next.
-    fn continue_vendor(
-        &self,
-        config: &config::Medium,
-        medium: &mut Arc<Medium>,
-    ) -> anyhow::Result<()> {
-        let (Some(holder), Some(vendor)) = (&self.holder, config.vendor) else {
-            return Ok(());
-        };
-        let name = survival::vendor_name(&config.name);
-        if self.is_continuing
-            && let Some(file) = holder.fetch(&name)?
-            && let Err(error) = Medium::continue_vendor(medium, vendor.into(), file)
-        {
-            tracing::error!(
-                media = config.name,
-                "what its vendor commands have set is lost: {error}"
-            );
-        }
-        let file = medium.vendor_file();
-        file.map_or(Ok(()), |file| Ok(holder.keep(&name, file)?))
     }
 
     /// Removes the marks of files that a failed start created: its caller may remove these files.
@@ -281,7 +184,6 @@ impl State {
             ..
         } = self.media.remove(at);
         self.troubles.forget(&name);
-        self.forget_kept(&name);
         // the medium is deleted even if parts of it could not be saved
         self.config.media.retain(|m| m.name != name);
         let recorded = recording.map_or(Ok(()), |file| file.write(&medium));
@@ -291,6 +193,8 @@ impl State {
             bytes.with_context(|| format!("medium {name} cannot be saved; its data is lost"));
         let kept = state.map_or(Ok(()), |state| state.keep(&medium));
         let kept = kept.with_context(|| format!("medium {name}: the state of its timing model cannot be saved; an older state is used at the next start"));
+        // If the process dies before this, the next one has the memory.
+        self.forget_kept(&name);
         bytes.and(kept).and(recorded)
     }
 
@@ -586,40 +490,6 @@ impl State {
             None => Ok(()),
         }
     }
-}
-
-/// Restores a medium in memory from its file of the last clean stop.
-fn take_image(config: &config::Medium, medium: &Medium) -> anyhow::Result<Option<Image>> {
-    let Some(path) = config.state() else {
-        return Ok(None);
-    };
-    let (image, found) = Image::take(path, medium)?;
-    medium.tell_zones();
-    let shown = image.path().display();
-    match found {
-        Found::Bytes => tracing::info!(media = config.name, "contents loaded from {shown}"),
-        Found::Nothing => tracing::info!(
-            media = config.name,
-            "empty, saved in {shown} at a clean stop"
-        ),
-        Found::Crash => tracing::warn!(
-            media = config.name,
-            "empty: its last server did not stop cleanly, and its data was only in memory; saved in {shown} at a clean stop"
-        ),
-    }
-    Ok(Some(image))
-}
-
-/// The error of a medium that cannot be opened. A file of another format often has a length that no
-/// medium has, and neither extending it nor another size would help.
-fn explained(error: MediumError, config: &config::Medium) -> anyhow::Error {
-    let format = match error {
-        MediumError::FileSize { .. } | MediumError::SizeMismatch { .. } => {
-            config.path().and_then(machine::image::not_raw)
-        }
-        _ => None,
-    };
-    format.map_or_else(|| error.into(), anyhow::Error::msg)
 }
 
 /// The largest logical block that stays whole across a power failure: as the medium reports, or as

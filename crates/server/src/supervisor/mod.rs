@@ -21,6 +21,7 @@ mod queues;
 mod recording;
 mod reload;
 mod steps;
+mod stores;
 mod subsystems;
 mod tenants;
 mod timing;

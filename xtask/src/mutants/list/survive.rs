@@ -23,6 +23,32 @@ const SESSION: &str = "crates/holder/src/hold/session/mod.rs";
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "survive-image-of-memory",
+        guard: "memory that a process left is not taken for that of a crash",
+        file: "crates/server/src/supervisor/stores.rs",
+        from: "            Some(path) if is_whole => Some(Image::lock(path)?),\n",
+        to: "            Some(path) if is_whole && false => Some(Image::lock(path)?),\n",
+        test: program(
+            "survive_zones::zones_in_memory_are_saved_at_a_stop_by_the_process_that_is_there_then",
+        ),
+    },
+    Mutation {
+        name: "records-outlive-extensions",
+        guard: "zone descriptor extensions that were loaded outlive the process",
+        file: "crates/media/src/zoned/keeper.rs",
+        from: "                    kept.store(at, rest);\n",
+        to: "                    let _ = kept;\n",
+        test: zones("outlived_records::zones_with_extensions_outlive_the_process_that_loaded_them"),
+    },
+    Mutation {
+        name: "records-outlive-room",
+        guard: "pairs that are loaded wait for room in the log",
+        file: "crates/media/src/keyvalue/channel/mod.rs",
+        from: "            && !log.has_room()\n",
+        to: "            && false\n",
+        test: keys("outlived_records::pairs_outlive_the_process_that_loaded_them"),
+    },
+    Mutation {
         name: "survive-reservations-lost",
         guard: "a replaced process is no power failure for reservations",
         file: "crates/server/src/supervisor/subsystems.rs",
@@ -319,7 +345,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "survive-memory-new",
         guard: "the next process has the bytes of a medium in memory",
-        file: "crates/server/src/supervisor/media.rs",
+        file: "crates/server/src/supervisor/stores.rs",
         from: "            memory: fetch(&memory)?,",
         to: "            memory: fetch(&memory)?.filter(|_| false),",
         test: program("survive::a_host_keeps_bytes_features_and_requests_over_a_death"),

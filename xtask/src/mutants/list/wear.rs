@@ -104,7 +104,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "wear-taken",
         guard: "the bytes of a medium in memory are taken once",
         file: "crates/server/src/keep/memory.rs",
-        from: "file.write_all_at(&head(medium, IN_USE), 0)?;\n            file.set_len(HEAD)?;\n",
+        from: "self.file.write_all_at(&head(medium, IN_USE), 0)?;\n            self.file.set_len(HEAD)?;\n",
         to: "",
         test: program("timing_state::a_medium_in_memory_is_kept_over_a_clean_stop_only"),
     },

@@ -177,6 +177,11 @@ impl KeyValueMedium {
         let Some(pairs) = rest.as_mut() else {
             return Ok(());
         };
+        if let (Some(log), Some(file)) = (pairs.pairs.log_mut(), &self.file)
+            && !log.has_room()
+        {
+            log.finish(&file.storage)?;
+        }
         let taken = records::replay(&mut pairs.pairs, kind, record);
         self.identity.used.store(pairs.used(), Relaxed);
         taken
