@@ -240,17 +240,24 @@ impl Deaths {
     pub(super) const WITHIN: Duration = Duration::from_secs(10);
     /// A worker that has served for this long was no failure.
     const SERVICE: Duration = Duration::from_secs(1);
+    /// Time before the last attempt: what it lacks may be there again (memory, descriptors, a file
+    /// system). QEMU waits 5 s for a reply.
+    pub(super) const PAUSE: Duration = Duration::from_secs(2);
 
-    /// Notes the death at `now` of a worker that served since `ready`; whether another one may be
-    /// tried.
-    pub(super) fn note(&mut self, now: Instant, ready: Option<Instant>) -> bool {
+    /// Notes the death at `now` of a worker that served since `ready`. Returns how long after it
+    /// another one may be tried; `None`: none may.
+    pub(super) fn note(&mut self, now: Instant, ready: Option<Instant>) -> Option<Duration> {
         if ready.is_some_and(|ready| now.duration_since(ready) >= Self::SERVICE) {
             self.0.clear();
         }
         self.0
             .retain(|death| now.duration_since(*death) < Self::WITHIN);
         self.0.push(now);
-        self.0.len() < Self::MAX
+        match self.0.len() {
+            Self::MAX.. => None,
+            deaths if deaths + 1 == Self::MAX => Some(Self::PAUSE),
+            _ => Some(Duration::ZERO),
+        }
     }
 }
 
@@ -264,9 +271,10 @@ mod tests {
     fn three_deaths_without_service_are_the_end() {
         let start = Instant::now();
         let mut deaths = Deaths::default();
-        assert!(deaths.note(start, Some(start - SECOND * 60)));
-        assert!(deaths.note(start + SECOND, Some(start + SECOND / 2)));
-        assert!(!deaths.note(start + SECOND * 2, None));
+        let mut note = |at, ready| deaths.note(start + SECOND * at, ready);
+        assert_eq!(note(0, Some(start - SECOND * 60)), Some(Duration::ZERO));
+        assert_eq!(note(1, Some(start + SECOND / 2)), Some(Deaths::PAUSE));
+        assert_eq!(note(2, None), None);
     }
 
     #[test]
@@ -275,11 +283,11 @@ mod tests {
         let mut deaths = Deaths::default();
         for at in 0..9 {
             let now = start + SECOND * at;
-            assert!(deaths.note(now, Some(now - SECOND)));
+            assert_eq!(deaths.note(now, Some(now - SECOND)), Some(Duration::ZERO));
         }
         let mut deaths = Deaths::default();
         for at in 0..9 {
-            assert!(deaths.note(start + SECOND * 5 * at, None));
+            assert!(deaths.note(start + SECOND * 5 * at, None).is_some());
         }
     }
 

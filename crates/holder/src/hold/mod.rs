@@ -119,6 +119,8 @@ struct Hold {
     child: Option<Child>,
     generation: u64,
     deaths: Deaths,
+    /// How the last worker ended, and when the next one is started.
+    next: Option<(String, Instant)>,
     succession: Succession,
     /// What ended the last worker, and when.
     before: Option<(String, Instant, Duration)>,
@@ -158,6 +160,7 @@ impl Hold {
             child: None,
             generation: 0,
             deaths: Deaths::default(),
+            next: None,
             succession: Succession::new()?,
             before: None,
             listening: Vec::new(),
@@ -217,6 +220,7 @@ impl Hold {
         if has_ended {
             return self.bury();
         }
+        self.start_next();
         let is_idle = self.child.is_none() && self.is_ending;
         Ok(is_idle.then_some(Ended::Signal))
     }
@@ -230,6 +234,7 @@ impl Hold {
             self.table.next_deadline(),
             self.succession.next_deadline(),
             self.watches_at(),
+            self.next.as_ref().map(|(_, at)| *at),
         ];
         let others = others.into_iter().flatten();
         others.chain(start).chain(accepts).min()
@@ -374,21 +379,47 @@ impl Hold {
             tracing::error!("the other program does not serve ({end}): the last one goes on");
         }
         self.before = Some((cause, now, monotonic()));
-        let mut tries_on = hands_over || self.deaths.note(now, ready);
-        while tries_on {
-            if hands_over {
-                tracing::info!("another program takes the place of the server's process");
-            } else {
-                tracing::error!("the server's process ended ({end}): another one goes on");
-            }
-            match self.start() {
-                Ok(()) => return Ok(None),
-                Err(error) => {
-                    tracing::error!("cannot start the server's process: {error}");
-                    tries_on = self.deaths.note(Instant::now(), None);
-                }
+        if hands_over {
+            tracing::info!("another program takes the place of the server's process");
+            self.next = Some((end.to_string(), now));
+        } else {
+            self.try_again(end.to_string(), now, ready);
+        }
+        self.start_next();
+        Ok(None)
+    }
+
+    /// Has another worker be started after one that ended, or gives up.
+    fn try_again(&mut self, end: String, now: Instant, ready: Option<Instant>) {
+        let Some(pause) = self.deaths.note(now, ready) else {
+            return self.give_up(&end);
+        };
+        if pause.is_zero() {
+            tracing::error!("the server's process ended ({end}): another one goes on");
+        } else {
+            tracing::error!(
+                "the server's process ended ({end}): another one is started in {} s, the last one if it does not serve",
+                pause.as_secs()
+            );
+        }
+        self.next = Some((end, now + pause));
+    }
+
+    /// Starts the next worker if it is time.
+    fn start_next(&mut self) {
+        if self.is_ending {
+            return;
+        }
+        while let Some((end, _)) = self.next.take_if(|(_, at)| *at <= Instant::now()) {
+            if let Err(error) = self.start() {
+                tracing::error!("cannot start the server's process: {error}");
+                self.try_again(end, Instant::now(), None);
             }
         }
+    }
+
+    /// Hosts find a failed controller from now on.
+    fn give_up(&mut self, end: &str) {
         // An unmap is granted from now on: no device may reach memory of hosts any more. Closing
         // one may take as long as its reset.
         self.kept.retain(|_, kept| !kept.is_device);
@@ -398,7 +429,6 @@ impl Hold {
             Deaths::WITHIN.as_secs()
         );
         self.table.strike(&self.poller);
-        Ok(None)
     }
 
     /// Handles what the worker asks, so many requests at most.

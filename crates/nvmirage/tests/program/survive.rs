@@ -277,6 +277,29 @@ fn what_would_be_lost_is_refused() {
     assert!(!Path::new(&world.path("nvme.sock")).exists());
 }
 
+/// Here a file is not there for a moment; it could be memory or descriptors.
+#[test]
+fn a_process_that_cannot_start_takes_nothing_from_hosts() {
+    let world = World::new();
+    let file = world.path("disk.img");
+    let media = format!("file:path={},size=16MiB", file.display());
+    let mut server = serve(&world, &["ram:size=16MiB", &media]);
+    let mut host = Host::attach(&world, "nvme.sock");
+    host.fill(1, 3, 0x5a);
+    host.fill(2, 4, 0xa5);
+    thread::sleep(Duration::from_millis(1100));
+    let aside = world.path("aside.img");
+    fs::rename(&file, &aside).unwrap();
+    kill_process(worker(&mut server, None), Signal::KILL).unwrap();
+    wait_for_log(&server, "its file is gone", 1);
+    fs::rename(&aside, &file).unwrap();
+    wait_for_log(&server, "hosts continue after", 1);
+    assert!(host.block(1, 3).iter().all(|byte| *byte == 0x5a));
+    assert!(host.block(2, 4).iter().all(|byte| *byte == 0xa5));
+    drop(host);
+    server.stop();
+}
+
 #[test]
 fn three_deaths_in_a_row_leave_a_fatal_status_and_a_living_host() {
     let world = World::new();

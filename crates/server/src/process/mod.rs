@@ -4,6 +4,7 @@ mod ctrl_c;
 mod held;
 
 use std::io::{self, Read};
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -114,6 +115,10 @@ async fn serve(serving: Serving, ready: impl FnOnce() -> anyhow::Result<()>) -> 
     let has_file = source.is_some();
     let supervisor = Supervisor::start(config, saved, source, holder.clone())?;
     let supervisor = Arc::new(supervisor);
+    let is_continuing = holder.as_ref().is_some_and(|it| it.generation() > 1);
+    // Where such a process fails to start, another one tries, with the same hosts: it closes
+    // none of them, but ends.
+    let until_it_serves = is_continuing.then(|| ManuallyDrop::new(supervisor.clone()));
     supervisor
         .watch_protection()
         .context("cannot start a thread")?;
@@ -129,13 +134,11 @@ async fn serve(serving: Serving, ready: impl FnOnce() -> anyhow::Result<()>) -> 
         held::begin(&supervisor, holder)?;
         service::tell_through(holder);
     }
-    if holder
-        .as_ref()
-        .is_none_or(|holder| holder.generation() == 1)
-    {
+    if !is_continuing {
         announce(&inventory.controllers, steerable)?;
     }
     ready()?;
+    until_it_serves.map(ManuallyDrop::into_inner);
     if steerable {
         tracing::info!("{}", dashboard_address(&control));
     }

@@ -215,8 +215,14 @@ impl Supervisor {
         let unfinished = saved.as_ref().map(Saved::unfinished);
         let unfinished = unfinished.cloned().unwrap_or_default();
         let served = supervisor.lock().serve_all(&config, unfinished);
-        supervisor.lock().is_continuing = false;
+        let is_continuing = std::mem::take(&mut supervisor.lock().is_continuing);
         if let Err(error) = served {
+            if is_continuing {
+                // Another process tries, with the same hosts and memory: this one closes none of
+                // them, but ends.
+                std::mem::forget(supervisor);
+                return Err(error);
+            }
             supervisor.lock().forget_new_files();
             // Close everything as usual: media in memory have consumed their files and must write
             // them again.

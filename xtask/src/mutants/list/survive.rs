@@ -23,6 +23,22 @@ const SESSION: &str = "crates/holder/src/hold/session/mod.rs";
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "survive-failed-start",
+        guard: "a process that cannot start leaves hosts and memory to the next one",
+        file: "crates/server/src/supervisor/mod.rs",
+        from: "            if is_continuing {\n",
+        to: "            if is_continuing && false {\n",
+        test: program("survive::a_process_that_cannot_start_takes_nothing_from_hosts"),
+    },
+    Mutation {
+        name: "holder-last-attempt",
+        guard: "the last attempt to start a process waits for what was missing",
+        file: "crates/holder/src/hold/child.rs",
+        from: "            deaths if deaths + 1 == Self::MAX => Some(Self::PAUSE),\n",
+        to: "",
+        test: holder("hold::child::tests::three_deaths_without_service_are_the_end"),
+    },
+    Mutation {
         name: "survive-image-of-memory",
         guard: "memory that a process left is not taken for that of a crash",
         file: "crates/server/src/supervisor/stores.rs",
@@ -322,8 +338,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "survive-deaths-forever",
         guard: "a worker that dies again and again is not replaced for ever",
         file: "crates/holder/src/hold/child.rs",
-        from: "        self.0.len() < Self::MAX\n",
-        to: "        self.0.len() <= Self::MAX\n",
+        from: "            Self::MAX.. => None,\n",
+        to: "            Self::MAX.. => Some(Self::PAUSE),\n",
         test: holder("hold::child::tests::three_deaths_without_service_are_the_end"),
     },
     Mutation {
