@@ -17,6 +17,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use rustix::process::{Pid, Resource, Rlimit, geteuid, prlimit};
 
 use crate::every_kind::{Drive, pattern};
+use crate::survive::replace;
 use crate::world::{BOUND, Server, World};
 
 const MIB: u64 = 1 << 20;
@@ -641,3 +642,57 @@ fn a_process_is_replaced_while_the_disk_of_its_medium_and_state_is_full() {
     drop(drive);
     server.stop();
 }
+
+/// The state folder and a file of a drive, while the server's process dies.
+#[test]
+fn a_server_survives_on_a_full_disk() {
+    for small in [Small::new, Small::limited] {
+        let world = World::new();
+        let small = small(&world, 1);
+        let config = world.write("config.toml", SURVIVES);
+        let mut server = world.serve(&["--config", config.to_str().unwrap()]);
+        small.begin(&mut server);
+        let mut drive = Drive::attach(&world, "both");
+        drive.write(0, &pattern(1)).unwrap();
+        drive.flush();
+        let fill = world.path("small/fill");
+        if small.mounted.is_some() {
+            let everything = vec![0; MIB as usize];
+            fs::write(&fill, everything).unwrap_err();
+        }
+        replace(&mut server);
+        assert!(drive.read(0, 2) == pattern(1));
+        // Beyond what there is room for.
+        assert!(is_full(drive.write(4096, &pattern(2))));
+        replace(&mut server);
+        assert!(drive.read(0, 2) == pattern(1));
+        if small.mounted.is_some() {
+            fs::remove_file(&fill).unwrap();
+        }
+        small.make_room(&mut server);
+        replace(&mut server);
+        drive.write(4096, &pattern(2)).unwrap();
+        drive.flush();
+        assert!(drive.read(4096, 2) == pattern(2) && drive.read(0, 2) == pattern(1));
+        drop(drive);
+        server.stop();
+    }
+}
+
+const SURVIVES: &str = r#"
+state_dir = "small/state"
+[survival]
+enabled = true
+[[media]]
+name = "both"
+kind = "file"
+path = "small/both.img"
+size = "64MiB"
+[[namespace]]
+name = "both"
+media = "both"
+[[controller]]
+name = "both"
+namespaces = ["both"]
+listen = "vfio-user:both.sock"
+"#;
