@@ -3,8 +3,9 @@
 //! A command to a drive on another core moves a cache line there and one back, and a read copies
 //! its data. Measured here, between two threads that the caller starts and pins: the round trip of
 //! a line, and of a queue entry with its doorbell and completion, with no controller between; the
-//! time until a thread that sleeps on an eventfd has woken and replied; and on one thread the copy
-//! of 4 KiB from random memory. No result depends on the drive.
+//! time until a thread that sleeps on an eventfd has woken and replied; and on one thread a queue
+//! entry and its completion, and the copy of 4 KiB from random memory. No result depends on the
+//! drive.
 
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ const LOOKS_PER_CLOCK: u32 = 1 << 16;
 const PATIENCE_NS: u64 = 10_000_000_000;
 /// Entries of the rings.
 const ENTRIES: u32 = 256;
+/// Entries that one thread stores before it plays the controller, as a reactor's turn does.
+const BATCH: u32 = 32;
 /// Bytes of a copy, and of a page.
 const COPY_LEN: usize = 4096;
 /// How many copies ahead memory is prefetched, and the step in bytes within a copy. Fetching every
@@ -194,19 +197,87 @@ pub struct EntryCaller {
 /// Answers an [`EntryCaller`].
 pub struct EntryAnswerer(std::sync::Arc<Rings>);
 
+impl Rings {
+    fn new(memory: &HostMemory) -> Result<Self, DriverError> {
+        let alloc = |len: usize| memory.alloc(len, COPY_LEN).ok_or_else(|| no_memory(len));
+        let entries = usize::try_from(ENTRIES).expect("u32 fits in usize");
+        Ok(Rings {
+            sq: HostSq::new(alloc(entries * SQE_SIZE)?),
+            cq: HostCq::new(alloc(entries * CQE_SIZE)?),
+            doorbell: alloc(COPY_LEN)?,
+        })
+    }
+
+    /// Copies an entry, and posts its completion.
+    fn answer(&self, head: u32, phase: u32) {
+        let at = usize::try_from(head).expect("u32 fits in usize");
+        let mut entry = [0; SQE_SIZE];
+        self.sq.buffer().read_into(at * SQE_SIZE, &mut entry);
+        // The first three dwords, then the one with the phase, released.
+        let at = at * CQE_SIZE;
+        self.cq.buffer().write_from(at, &entry[..12]);
+        self.cq.buffer().store_u32(at + 12, phase << 16);
+    }
+}
+
+/// Measures an entry, its doorbell and its completion where one thread is host and controller: what
+/// the rings cost a front end that is a host inside the server.
+pub struct OwnRing {
+    rings: Rings,
+    index: u32,
+    phase: u32,
+}
+
+impl OwnRing {
+    /// Rings in this memory.
+    ///
+    /// # Errors
+    /// [`DriverError::NoMemory`].
+    pub fn new(memory: &HostMemory) -> Result<Self, DriverError> {
+        Ok(Self {
+            rings: Rings::new(memory)?,
+            index: 0,
+            phase: 1,
+        })
+    }
+
+    /// Mean nanoseconds of an entry; `rounds` are rounded up to whole batches of 32.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn measure(&mut self, rounds: u32, clock: &impl Clock) -> Result<f64, DriverError> {
+        let batch = mean_ns(rounds.div_ceil(BATCH), clock, || {
+            let Rings { sq, cq, doorbell } = &self.rings;
+            let first = self.index;
+            for index in first..first + BATCH {
+                sq.store(index, [u64::from(index); 8]);
+            }
+            doorbell.store_u32(0, first + BATCH);
+            for index in first..doorbell.load_u32(0) {
+                self.rings.answer(index, self.phase);
+            }
+            for index in first..first + BATCH {
+                let is_there = cq.load(index)[1] >> 48 & 1 == u64::from(self.phase);
+                debug_assert!(is_there, "entry {index}");
+                std::hint::black_box(is_there);
+            }
+            self.index = (first + BATCH) % ENTRIES;
+            if self.index == 0 {
+                self.phase ^= 1;
+            }
+            Ok(())
+        })?;
+        Ok(batch / f64::from(BATCH))
+    }
+}
+
 /// Both ends of the round trip of an entry of 64 bytes and a doorbell to a
 /// completion of 16 bytes.
 ///
 /// # Errors
 /// [`DriverError::NoMemory`].
 pub fn queue_entry(memory: &HostMemory) -> Result<(EntryCaller, EntryAnswerer), DriverError> {
-    let alloc = |len: usize| memory.alloc(len, COPY_LEN).ok_or_else(|| no_memory(len));
-    let entries = usize::try_from(ENTRIES).expect("u32 fits in usize");
-    let rings = std::sync::Arc::new(Rings {
-        sq: HostSq::new(alloc(entries * SQE_SIZE)?),
-        cq: HostCq::new(alloc(entries * CQE_SIZE)?),
-        doorbell: alloc(COPY_LEN)?,
-    });
+    let rings = std::sync::Arc::new(Rings::new(memory)?);
     let caller = EntryCaller {
         rings: rings.clone(),
         index: 0,
@@ -243,10 +314,10 @@ impl Drop for EntryCaller {
 impl EntryAnswerer {
     /// Answers until the caller is dropped.
     pub fn serve(self) {
-        let Rings { sq, cq, doorbell } = &*self.0;
+        let rings = &*self.0;
         let (mut head, mut phase) = (0, 1u32);
         loop {
-            let tail = doorbell.load_u32(0);
+            let tail = rings.doorbell.load_u32(0);
             if tail == STOP {
                 return;
             }
@@ -254,13 +325,7 @@ impl EntryAnswerer {
                 std::hint::spin_loop();
                 continue;
             }
-            let at = usize::try_from(head).expect("u32 fits in usize");
-            let mut entry = [0; SQE_SIZE];
-            sq.buffer().read_into(at * SQE_SIZE, &mut entry);
-            // The first three dwords, then the one with the phase, released.
-            let at = at * CQE_SIZE;
-            cq.buffer().write_from(at, &entry[..12]);
-            cq.buffer().store_u32(at + 12, phase << 16);
+            rings.answer(head, phase);
             head = (head + 1) % ENTRIES;
             if head == 0 {
                 phase ^= 1;
@@ -460,6 +525,21 @@ mod tests {
         assert_eq!(caller.rings.cq.load(6)[0], 6);
         drop(caller);
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn one_thread_goes_around_its_own_ring() {
+        let memory = HostMemory::new(1 << 16).unwrap();
+        let mut ring = OwnRing::new(&memory).unwrap();
+        assert!(ring.measure(ENTRIES + 1, &clock()).unwrap() > 0.0);
+        assert_eq!((ring.index, ring.phase), (BATCH, 0), "once around");
+        let completions = |from: u32| (from..from + BATCH).map(|at| ring.rings.cq.load(at));
+        // Each has the first bytes of its entry, and the phase of its round.
+        for (from, phase) in [(0, 0), (ENTRIES - BATCH, 1)] {
+            for (cqe, at) in completions(from).zip(from..) {
+                assert_eq!((cqe[0], cqe[1] >> 48), (at.into(), phase));
+            }
+        }
     }
 
     #[test]

@@ -74,6 +74,8 @@ struct Figures {
     round_trip_ns: f64,
     /// A submission entry and its doorbell one way, a completion back.
     sqe_to_cqe_ns: f64,
+    /// The same where one thread is host and controller, in batches of 32.
+    one_cpu_sqe_to_cqe_ns: f64,
     copy_4k_ns: Copies,
     /// From the signal of an eventfd until the thread that slept on it reports that it runs.
     eventfd_wake_ns: f64,
@@ -157,6 +159,11 @@ fn shown(figures: &Figures) -> String {
             Some(figures.eventfd_wake_ns),
             "",
         ),
+        (
+            "queue entry and completion on one CPU, 32 at a time",
+            Some(figures.one_cpu_sqe_to_cqe_ns),
+            "",
+        ),
         ("copy of 4 KiB from random memory", Some(copies.plain), ""),
         ("  prefetched", Some(copies.prefetch), ""),
         ("  prefetched, on huge pages", copies.huge, missing),
@@ -190,6 +197,8 @@ fn measure(cpus: [u32; 2]) -> anyhow::Result<Figures> {
         entry,
         |entry| fastest(&clock, TIME_NS, || entry.measure(ROUNDS, &now)),
     )?;
+    let mut own = floor::OwnRing::new(&rings)?;
+    let one_cpu_sqe_to_cqe_ns = fastest(&clock, TIME_NS, || own.measure(ROUNDS, &now))?;
     let (waker, other) = floor::wake_up(&rings)?;
     let eventfd_wake_ns = between(
         answerer,
@@ -209,6 +218,7 @@ fn measure(cpus: [u32; 2]) -> anyhow::Result<Figures> {
         placement: Placement::of(round_trip_ns),
         round_trip_ns,
         sqe_to_cqe_ns,
+        one_cpu_sqe_to_cqe_ns,
         copy_4k_ns: copies(&clock)?,
         eventfd_wake_ns,
     })
@@ -263,6 +273,7 @@ mod tests {
             placement: Placement::Near,
             round_trip_ns: 130.0,
             sqe_to_cqe_ns: 210.0,
+            one_cpu_sqe_to_cqe_ns: 8.0,
             copy_4k_ns: Copies {
                 plain: 640.0,
                 prefetch: 460.0,
@@ -290,6 +301,7 @@ mod tests {
             placement: Placement::Far,
             round_trip_ns: 450.0,
             sqe_to_cqe_ns: 550.0,
+            one_cpu_sqe_to_cqe_ns: 8.0,
             copy_4k_ns: Copies {
                 plain: 640.0,
                 prefetch: 460.0,
