@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use guest_rig::Server;
@@ -15,6 +16,8 @@ use super::sample::Sample;
 
 /// How long the server may take to end.
 const STOP: Duration = Duration::from_secs(20);
+/// How long the allocation of memory may take, which has idle processors only.
+const ALLOCATE: Duration = Duration::from_secs(60);
 /// How long a medium is written at most: what was never written is no data to read.
 const FILL_SECONDS: u32 = 8;
 
@@ -33,6 +36,8 @@ pub(crate) struct Setup {
     pub(crate) queues: u16,
     /// `serve --survive`.
     pub(crate) survives: bool,
+    /// `preallocate` of a medium in memory.
+    pub(crate) preallocate: bool,
 }
 
 impl Setup {
@@ -48,6 +53,7 @@ impl Setup {
             controllers: 1,
             queues: 64,
             survives: false,
+            preallocate: false,
         }
     }
 
@@ -63,12 +69,15 @@ impl Setup {
         } = self;
         let mut text = format!("[[reactor]]\ncpu = {cpu}\nmode = {mode:?}\n");
         for number in 0..self.controllers {
-            let path = self.path.as_ref().map_or(String::new(), |path| {
+            let mut own = self.path.as_ref().map_or(String::new(), |path| {
                 format!("path = {:?}\n", path.display().to_string())
             });
+            if self.preallocate {
+                own += "preallocate = true\n";
+            }
             let listen = address(sockets, number);
             text += &format!(
-                "[[media]]\nname = \"m{number}\"\nkind = {kind:?}\nsize = {size:?}\n{path}\
+                "[[media]]\nname = \"m{number}\"\nkind = {kind:?}\nsize = {size:?}\n{own}\
                  [[namespace]]\nname = \"n{number}\"\nmedia = \"m{number}\"\nlba_size = {lba_size}\n\
                  [[controller]]\nname = \"c{number}\"\nnamespaces = [\"n{number}\"]\nlisten = {listen:?}\n\
                  doorbells = {doorbells:?}\nqueues = {queues}\nmax_transfer = \"4MiB\"\n"
@@ -148,6 +157,22 @@ impl<'a> Ours<'a> {
     /// Where it is steered.
     pub(crate) fn control(&self) -> String {
         control(self.dir.path())
+    }
+
+    /// Waits until the memory of all media with [`Setup::preallocate`] is allocated.
+    pub(crate) fn wait_for_memory(&self) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let mut command = self.workspace.command(&self.workspace.program())?;
+            command.args(["ls", "--json", "--control", &self.control()]);
+            let media = output(&mut command)?["media"].take();
+            let mut media = media.as_array().into_iter().flatten();
+            if media.all(|medium| medium["preallocated_bytes"] == medium["bytes"]) {
+                return Ok(());
+            }
+            ensure!(begun.elapsed() < ALLOCATE, "the memory is not allocated");
+            sleep(Duration::from_millis(100));
+        }
     }
 
     /// Writes all of the first controller's namespace, which has `mib` MiB.

@@ -73,6 +73,8 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &SurviveAr
                     path: (kind == "file").then(|| disk.path().join("disk")),
                     doorbells,
                     survives,
+                    // Pages of a memfd become huge ones beside the host's load.
+                    preallocate: kind == "ram",
                     ..Setup::new(kind, SIZE)
                 };
                 both[usize::from(survives)] = Some(measure(workspace, args, &setup)?);
@@ -92,6 +94,9 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &SurviveAr
 /// A sample for each depth.
 fn measure(workspace: &Workspace, args: &SurviveArgs, setup: &Setup) -> Result<Vec<Sample>> {
     let ours = Ours::start(workspace, setup, args.cpus.pair())?;
+    if setup.preallocate {
+        ours.wait_for_memory()?;
+    }
     ours.fill(SIZE_MIB)?;
     let one = |depth| {
         let seconds = args.seconds;

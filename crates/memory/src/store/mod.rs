@@ -177,14 +177,15 @@ impl Store {
         let (offset, len) = (fits(offset), fits(len));
         let start = offset / PAGE_LEN * PAGE_LEN;
         let populate = Advice::LinuxPopulateWrite;
-        self.map.advise(start, offset + len - start, populate)?;
         if self.pages == StorePages::HugeOnceUsed {
             for index in offset.div_ceil(HUGE_PAGE_LEN)..(offset + len) / HUGE_PAGE_LEN {
-                // A piece that cannot be put together now stays as it is.
+                // One page first: with all of them, the kernel would copy each. A piece that cannot
+                // be put together now stays as it is.
+                self.map.advise(index * HUGE_PAGE_LEN, PAGE_LEN, populate)?;
                 let _ = Pieces::collapse(self, index);
             }
         }
-        Ok(())
+        self.map.advise(start, offset + len - start, populate)
     }
 
     /// Its page type.
