@@ -2,8 +2,8 @@
 //!
 //! Registers, queue entries, commands, data structures and PCI capabilities of NVM Express Base
 //! specification 2.1 ("Base 2.1"), NVM command set 1.1 ("NVM 1.1"), Key Value command set 1.1 ("KV
-//! 1.1"), Zoned Namespace command set 1.1 ("ZNS 1.1") and NVMe over PCIe transport 1.1 ("PCIe
-//! 1.1"), under the specification's own names.
+//! 1.1"), Zoned Namespace command set 1.1 ("ZNS 1.1"), NVMe over PCIe transport 1.1 ("PCIe 1.1")
+//! and NVMe over TCP transport 1.1 ("TCP 1.1"), under the specification's own names.
 //!
 //! Invariants:
 //! - Any bytes that a peer may send are a value of the type: enumerations are open (a number with
@@ -29,10 +29,13 @@ compile_error!("NVMe is little-endian, and the layouts of this crate use native 
 #[macro_use]
 mod open_enum;
 
+pub mod ana;
 pub mod command;
 pub mod copy;
 pub mod cqe;
+pub mod discovery;
 pub mod event;
+pub mod fabrics;
 pub mod features;
 pub mod firmware;
 pub mod format;
@@ -52,6 +55,7 @@ pub mod sanitize;
 pub mod sgl;
 pub mod sqe;
 pub mod status;
+pub mod tcp;
 pub mod zoned;
 
 pub use cqe::Cqe;
