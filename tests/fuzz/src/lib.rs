@@ -18,6 +18,7 @@ mod session_bytes;
 mod sgl_walk;
 mod sqe_program;
 mod state_area;
+mod tcp_stream;
 mod trace_file;
 
 use arbitrary::{Arbitrary, Unstructured};
@@ -48,6 +49,8 @@ targets! {
     sqe_program
     /// Files with the log of a medium's state have any content.
     state_area
+    /// A peer of an NVMe/TCP connection sends anything, against a reader of the whole stream.
+    tcp_stream
     /// Files with traces have any content.
     trace_file
 }

@@ -32,6 +32,7 @@ mod splits;
 mod stages;
 mod subsystem;
 mod survive;
+mod tcp;
 mod tenants;
 mod traces;
 mod travel;
@@ -73,6 +74,7 @@ const ALL: &[&[Mutation]] = &[
     splits::MUTATIONS,
     stages::MUTATIONS,
     subsystem::MUTATIONS,
+    tcp::MUTATIONS,
     tenants::MUTATIONS,
     traces::MUTATIONS,
     travel::MUTATIONS,

@@ -1,0 +1,217 @@
+//! Events become bytes. Data and their digest are the caller's: it sends them from where they lie.
+
+use nvme_spec::tcp::{
+    CapsuleCmd, CapsuleResp, CommonHeader, DIGEST_SIZE, DataHeader, IcReq, IcResp,
+    MAX_TERM_REQ_SIZE, PduFlags, PduType, R2t, TermReq,
+};
+use nvme_spec::{Cqe, Sqe};
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::Side;
+use crate::agreement::Agreement;
+use crate::digest::of_header;
+use crate::fault::Fault;
+use crate::header::alignment;
+use crate::transfer::Piece;
+
+/// The bytes of a PDU before its data: header, digest and padding.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    bytes: [u8; MAX_TERM_REQ_SIZE],
+    len: usize,
+}
+
+impl Head {
+    fn new(bytes: &[u8]) -> Self {
+        let mut head = Self {
+            bytes: [0; MAX_TERM_REQ_SIZE],
+            len: bytes.len(),
+        };
+        head.bytes[..bytes.len()].copy_from_slice(bytes);
+        head
+    }
+}
+
+impl std::ops::Deref for Head {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Writes what a side sends when both have agreed.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoder {
+    agreement: Agreement,
+}
+
+impl Encoder {
+    /// The encoder of a connection.
+    pub const fn new(agreement: Agreement) -> Self {
+        Self { agreement }
+    }
+
+    /// Whether a [`DataDigest`](crate::DataDigest) stands behind data.
+    pub const fn data_digest(&self) -> bool {
+        self.agreement.digests.data()
+    }
+
+    /// A command; `data` bytes follow in its capsule.
+    pub fn capsule(&self, sqe: &Sqe, data: u32) -> Head {
+        let mut pdu = CapsuleCmd {
+            sqe: *sqe,
+            ..CapsuleCmd::default()
+        };
+        let pda_z = self.agreement.controller_alignment_z;
+        let flags = PduFlags::new();
+        pdu.common = self.common(PduType::CAPSULE_CMD, size_of_val(&pdu), flags, pda_z, data);
+        self.head(&pdu, pdu.common)
+    }
+
+    /// A completion.
+    pub fn response(&self, cqe: &Cqe) -> Head {
+        let mut pdu = CapsuleResp {
+            cqe: *cqe,
+            ..CapsuleResp::default()
+        };
+        pdu.common = self.without_data(PduType::CAPSULE_RESP, size_of_val(&pdu));
+        self.head(&pdu, pdu.common)
+    }
+
+    /// Data to the controller: the bytes of `piece` follow.
+    pub fn h2c_data(&self, piece: &Piece) -> Head {
+        let flags = PduFlags::new().with_last(piece.last);
+        let pda_z = self.agreement.controller_alignment_z;
+        self.data(PduType::H2C_DATA, flags, pda_z, piece)
+    }
+
+    /// Data to the host: the bytes of `piece` follow. With `success`, which only the last piece of
+    /// a command may have, they stand for its completion.
+    pub fn c2h_data(&self, piece: &Piece, success: bool) -> Head {
+        let flags = PduFlags::new()
+            .with_last(piece.last)
+            .with_success(success && piece.last);
+        let pda_z = self.agreement.host_alignment_z;
+        self.data(PduType::C2H_DATA, flags, pda_z, piece)
+    }
+
+    /// A request for the data of `piece`.
+    pub fn r2t(&self, piece: &Piece) -> Head {
+        let mut pdu = R2t {
+            cccid: piece.cccid,
+            ttag: piece.ttag,
+            r2to: piece.offset,
+            r2tl: piece.len,
+            ..R2t::default()
+        };
+        pdu.common = self.without_data(PduType::R2T, size_of_val(&pdu));
+        self.head(&pdu, pdu.common)
+    }
+
+    fn data(&self, pdu_type: PduType, flags: PduFlags, pda_z: u8, piece: &Piece) -> Head {
+        let mut pdu = DataHeader {
+            cccid: piece.cccid,
+            ttag: piece.ttag,
+            datao: piece.offset,
+            datal: piece.len,
+            ..DataHeader::default()
+        };
+        pdu.common = self.common(pdu_type, size_of_val(&pdu), flags, pda_z, piece.len);
+        self.head(&pdu, pdu.common)
+    }
+
+    fn without_data(&self, pdu_type: PduType, header: usize) -> CommonHeader {
+        self.common(pdu_type, header, PduFlags::new(), 0, 0)
+    }
+
+    /// The common head of a PDU with `data` bytes of data.
+    ///
+    /// # Panics
+    /// The PDU would be longer than 4 GiB: its caller has a limit far below.
+    fn common(
+        &self,
+        pdu_type: PduType,
+        header: usize,
+        flags: PduFlags,
+        pda_z: u8,
+        data: u32,
+    ) -> CommonHeader {
+        let digests = self.agreement.digests;
+        let after = header + if digests.header() { DIGEST_SIZE } else { 0 };
+        let flags = flags.with_hdgst(digests.header());
+        let mut common = CommonHeader {
+            pdu_type,
+            flags,
+            hlen: u8::try_from(header).expect("the longest header has 128 bytes"),
+            pdo: 0,
+            plen: u32::try_from(after).expect("the longest header has 128 bytes"),
+        };
+        if data > 0 {
+            let head = after.next_multiple_of(alignment(pda_z));
+            common.pdo = u8::try_from(head).expect("a header of 76 bytes ends at most at 128");
+            common.flags.set_ddgst(digests.data());
+            let digest = if digests.data() { DIGEST_SIZE } else { 0 };
+            common.plen = u32::try_from(head + digest)
+                .ok()
+                .and_then(|rest| rest.checked_add(data))
+                .expect("data are limited far below 4 GiB");
+        }
+        common
+    }
+
+    /// The header, its digest and its padding.
+    fn head<T: IntoBytes + Immutable>(&self, pdu: &T, common: CommonHeader) -> Head {
+        let header = pdu.as_bytes();
+        let mut head = Head::new(header);
+        if self.agreement.digests.header() {
+            let digest = of_header(header);
+            head.bytes[header.len()..header.len() + DIGEST_SIZE].copy_from_slice(&digest);
+            head.len += DIGEST_SIZE;
+        }
+        head.len = head.len.max(usize::from(common.pdo));
+        head
+    }
+}
+
+impl From<&IcReq> for Head {
+    fn from(request: &IcReq) -> Self {
+        Self::new(request.as_bytes())
+    }
+}
+
+impl From<&IcResp> for Head {
+    fn from(response: &IcResp) -> Self {
+        Self::new(response.as_bytes())
+    }
+}
+
+impl Fault {
+    /// The termination request that `side` sends for this fault, with the header that it is about:
+    /// [`Decoder::at_fault`](crate::Decoder::at_fault), of which 128 bytes are taken at most.
+    pub fn termination(self, side: Side, header: &[u8]) -> Head {
+        let (fes, fei) = self.status();
+        let pdu_type = match side {
+            Side::Host => PduType::H2C_TERM_REQ,
+            Side::Controller => PduType::C2H_TERM_REQ,
+        };
+        let own = size_of::<TermReq>();
+        let len = header.len().min(MAX_TERM_REQ_SIZE - own);
+        let pdu = TermReq {
+            common: CommonHeader {
+                pdu_type,
+                flags: PduFlags::new(),
+                hlen: u8::try_from(own).expect("the header has 24 bytes"),
+                pdo: 0,
+                plen: u32::try_from(own + len).expect("the request has at most 152 bytes"),
+            },
+            fes,
+            fei: fei.into(),
+            reserved: [0; 10],
+        };
+        let mut head = Head::new(pdu.as_bytes());
+        head.bytes[own..own + len].copy_from_slice(&header[..len]);
+        head.len += len;
+        head
+    }
+}
