@@ -31,6 +31,35 @@ pub struct HealthRecord {
 }
 
 impl HealthRecord {
+    /// Its counters, in the order in which they move to another server.
+    pub fn counters(&mut self) -> [&mut u64; 10] {
+        let HealthRecord {
+            bytes_read,
+            bytes_written,
+            read_commands,
+            write_commands,
+            media_errors,
+            busy_ns,
+            powered_ns,
+            power_cycles,
+            unsafe_shutdowns,
+            error_log_entries,
+            in_use: _,
+        } = self;
+        [
+            bytes_read,
+            bytes_written,
+            read_commands,
+            write_commands,
+            media_errors,
+            busy_ns,
+            powered_ns,
+            power_cycles,
+            unsafe_shutdowns,
+            error_log_entries,
+        ]
+    }
+
     /// A process takes over: that is a power cycle, and an unsafe shutdown where a host was there.
     pub fn powered_on(&self) -> Self {
         HealthRecord {

@@ -32,8 +32,6 @@ const MAX_FILE_LEN: u64 = 2 * MAX_STREAM_LEN as u64;
 const MAX_PLACE_LEN: usize = 4096;
 /// Characters of a client's text in a log line.
 const MAX_SHOWN: usize = 300;
-/// Words of [`HealthRecord`].
-const HEALTH_WORDS: usize = 10;
 
 /// Why a controller's state cannot be given or taken.
 #[derive(Debug, thiserror::Error)]
@@ -202,7 +200,7 @@ impl Controller {
             file,
             doorbells.flatten().collect(),
             msix,
-            write_health(&self.health().counted),
+            write_health(self.health().counted),
             place.as_bytes().to_vec(),
         ];
         let stream = stream::write(&sections);
@@ -319,65 +317,20 @@ fn read_file(bytes: &[u8]) -> Result<Arc<StateFile>, MigrateError> {
     Ok(StateFile::from_pages("nvmirage-moved", len, pages)?)
 }
 
-fn write_health(health: &HealthRecord) -> Vec<u8> {
-    let HealthRecord {
-        bytes_read,
-        bytes_written,
-        read_commands,
-        write_commands,
-        media_errors,
-        busy_ns,
-        powered_ns,
-        power_cycles,
-        unsafe_shutdowns,
-        error_log_entries,
-        in_use: _,
-    } = *health;
-    let words: [u64; HEALTH_WORDS] = [
-        bytes_read,
-        bytes_written,
-        read_commands,
-        write_commands,
-        media_errors,
-        busy_ns,
-        powered_ns,
-        power_cycles,
-        unsafe_shutdowns,
-        error_log_entries,
-    ];
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+fn write_health(mut health: HealthRecord) -> Vec<u8> {
+    let counters = health.counters().into_iter();
+    counters.flat_map(|counter| counter.to_le_bytes()).collect()
 }
 
 fn read_health(bytes: &[u8]) -> Result<HealthRecord, MigrateError> {
-    let wrong = MigrateError::Damaged("its counters have another length");
+    let mut health = HealthRecord::default();
+    let counters = health.counters();
     let (words, rest) = bytes.as_chunks::<8>();
-    let words: &[[u8; 8]; HEALTH_WORDS] = match words.try_into() {
-        Ok(words) if rest.is_empty() => words,
-        _ => return Err(wrong),
-    };
-    let [
-        bytes_read,
-        bytes_written,
-        read_commands,
-        write_commands,
-        media_errors,
-        busy_ns,
-        powered_ns,
-        power_cycles,
-        unsafe_shutdowns,
-        error_log_entries,
-    ] = words.map(u64::from_le_bytes);
-    Ok(HealthRecord {
-        bytes_read,
-        bytes_written,
-        read_commands,
-        write_commands,
-        media_errors,
-        busy_ns,
-        powered_ns,
-        power_cycles,
-        unsafe_shutdowns,
-        error_log_entries,
-        in_use: false,
-    })
+    if words.len() != counters.len() || !rest.is_empty() {
+        return Err(MigrateError::Damaged("its counters have another length"));
+    }
+    for (counter, word) in counters.into_iter().zip(words) {
+        *counter = u64::from_le_bytes(*word);
+    }
+    Ok(health)
 }
