@@ -12,6 +12,7 @@ use port::namespace::{Namespace, NamespaceTable};
 use port::{BlockRanges, ByteRange, ChannelId};
 
 use super::allocated::{Allocated, Busy, GRANULE, Pool};
+use super::answers::Answers;
 use super::record::{ControllerRecord, CurrentReservation, Record};
 use super::reservation::{Host, Reservation};
 use super::sanitize::{Sanitize, SanitizeChange};
@@ -465,17 +466,18 @@ impl Directory {
         }
     }
 
-    fn reservations(&self) -> Vec<CurrentReservation> {
-        let reserved = self.namespaces.iter();
-        let reserved = reserved.filter(|it| it.reservation != Reservation::default());
+    fn reservations(&self, answers: &Answers) -> Vec<CurrentReservation> {
         let current = |it: &Allocated| CurrentReservation {
             nsid: it.nsid(),
             reservation: it.reservation.clone(),
+            answers: answers.of(Some(it.nsid())),
         };
-        reserved.map(current).collect()
+        let all = self.namespaces.iter().map(current);
+        all.filter(|it| it.reservation != Reservation::default() || !it.answers.is_empty())
+            .collect()
     }
 
-    pub(super) fn record(&self, controllers: Vec<ControllerRecord>) -> Record {
+    pub(super) fn record(&self, controllers: Vec<ControllerRecord>, answers: &Answers) -> Record {
         Record {
             namespaces: self
                 .namespaces
@@ -486,7 +488,8 @@ impl Directory {
             created: self.created,
             sanitize: self.sanitize.record().clone(),
             controllers,
-            reservations: self.reservations(),
+            answers: answers.of(None),
+            reservations: self.reservations(answers),
         }
     }
 }

@@ -26,6 +26,7 @@
 )]
 
 mod allocated;
+mod answers;
 mod config;
 mod directory;
 mod erase;
@@ -40,6 +41,7 @@ mod set;
 mod subsystem;
 
 pub use self::allocated::{Allocated, Busy, GRANULE, Pool};
+pub use self::answers::{KeptAnswer, UNNAMED};
 pub use self::config::{ConfigError, DEFAULT_NAMESPACE_LIMIT, MAX_NAMESPACES, number};
 pub use self::directory::{Change, Directory};
 pub use self::erase::{Erase, Round};

@@ -11,6 +11,7 @@ use nvme_spec::Status;
 use port::ticket::Ticket;
 use port::time::Time;
 
+use super::answers::UNNAMED;
 use super::directory::Change;
 use super::erase::{Erase, Erasing};
 use super::request::Plan;
@@ -67,6 +68,8 @@ pub struct Answer {
     pub data: Vec<u8>,
     /// Command Specific Information of an error (Base 2.1, 5.1.12.1.2); 0 for none.
     pub information: u64,
+    /// The command's name.
+    pub name: u64,
 }
 
 impl Answer {
@@ -125,6 +128,10 @@ pub struct Operation {
     pub on_failure: Vec<Change>,
     /// Status for the host if a medium fails.
     pub failure: Status,
+    /// The name of its command, with which another process finds the answer; or [`UNNAMED`].
+    pub name: u64,
+    /// Its answer is among those of the record.
+    pub(super) is_answered: bool,
 }
 
 impl Operation {
@@ -140,7 +147,16 @@ impl Operation {
             information: 0,
             on_failure: Vec::new(),
             failure: Status::INTERNAL_ERROR,
+            name: UNNAMED,
+            is_answered: false,
         }
+    }
+
+    /// Whether its whole effect is there: up to its answer it only waits.
+    pub(super) fn has_acted(&self) -> bool {
+        let steps = self.steps.iter();
+        let mut before_answer = steps.take_while(|step| !matches!(step, Step::Answer { .. }));
+        before_answer.all(|step| matches!(step, Step::Drain | Step::Keep))
     }
 
     /// Whether it only waits: later operations may begin.

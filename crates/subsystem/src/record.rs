@@ -9,6 +9,7 @@ use port::namespace::Namespace;
 use serde::{Deserialize, Serialize};
 
 use super::allocated::{Allocated, Busy, Pool};
+use super::answers::KeptAnswer;
 use super::reservation::Reservation;
 use super::sanitize::SanitizeRecord;
 use super::set::ControllerId;
@@ -31,6 +32,10 @@ pub struct Record {
     pub sanitize: SanitizeRecord,
     /// Every controller that ever was, by identifier.
     pub controllers: Vec<ControllerRecord>,
+    /// Answers of commands in flight whose effect is in this record, except of those whose effect is
+    /// in `reservations`. For another process with the same hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<KeptAnswer>,
     /// Registrants and reservations as they are, those included that a power loss ends: for another
     /// process with the same hosts, and not part of what is written.
     #[serde(skip)]
@@ -45,6 +50,9 @@ pub struct CurrentReservation {
     pub nsid: u32,
     /// They.
     pub reservation: Reservation,
+    /// Answers of commands in flight whose effect is in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<KeptAnswer>,
 }
 
 /// A namespace.

@@ -22,7 +22,7 @@ use super::{Controller, DEADLINE_NS};
 use crate::lane::{LaneCommand, LaneTable};
 
 /// The completion of an admin command that waits for the bus.
-type Withheld = (u16, [u32; 2], Status);
+pub(super) type Withheld = (u16, [u32; 2], Status);
 
 #[derive(Debug, Default)]
 pub(super) struct Bus {
@@ -54,6 +54,16 @@ impl Bus {
     #[inline]
     pub(super) fn is_changing(&self) -> bool {
         self.changed || self.deadline.is_some()
+    }
+
+    /// Completions that wait for it.
+    pub(super) fn withheld(&self) -> &[Withheld] {
+        &self.withheld
+    }
+
+    /// A completion is to be posted when the function may, and when its turn comes.
+    pub(super) fn withhold(&mut self, completion: Withheld) {
+        self.withheld.push(completion);
     }
 
     /// The queues are gone, with their pending completions.
@@ -173,10 +183,13 @@ impl Controller {
 
     /// Keeps the completion of an admin command while it may not be posted; whether it did.
     pub(crate) fn withholds_completion(&mut self, completion: Withheld) -> bool {
-        if self.bus.off {
+        let off = self.bus.off;
+        if off {
             self.bus.withheld.push(completion);
+            // Its command waits for nothing else any more.
+            self.save();
         }
-        self.bus.off
+        off
     }
 
     /// Posts the completions that had to wait.
@@ -185,7 +198,9 @@ impl Controller {
         if self.bus.withheld.is_empty() {
             return false;
         }
-        for (cid, dwords, status) in std::mem::take(&mut self.bus.withheld) {
+        // What is not posted yet is saved with each one that is.
+        while !self.bus.off && !self.bus.withheld.is_empty() {
+            let (cid, dwords, status) = self.bus.withheld.remove(0);
             self.post_admin_with(cid, dwords, status);
         }
         true

@@ -249,6 +249,7 @@ impl Controller {
                     cq.namespaces_drained = cq.namespaces_drained.max(generation);
                 }
             }
+            LaneEvent::Answered { name } => self.answered.push(name),
             LaneEvent::LeftBus { round } => self.lane_left_bus(cqid, round),
             LaneEvent::CommandFailed(failed) => self.command_failed(&failed),
             LaneEvent::Fault(LaneFault::InvalidDoorbell { queue, .. }) => {

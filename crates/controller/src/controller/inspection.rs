@@ -90,7 +90,7 @@ impl Controller {
                 Waiting::Operation => Place::Subsystem,
             };
             let age_ns = Some(look.now.since(command.since));
-            let asked = self.admin.pending.asked(command.cid);
+            let asked = self.admin.pending.asked(command.cid).map(|it| it.sqe);
             let of = asked.map_or_else(Default::default, |sqe| (sqe.opcode, sqe.nsid));
             inspect::admin_command(command.cid, of, place, age_ns)
         });

@@ -95,6 +95,11 @@ pub struct Controller {
     flushes: Flushes,
     pub(crate) admin: AdminSide,
     pub(crate) queues: IoQueues,
+    /// Names of commands that lanes have completed with answers of the subsystem, which it is to
+    /// forget.
+    answered: Vec<u64>,
+    /// Where the names of the last lane's commands begin; before them are the admin queue's.
+    pub(crate) names_of_lanes: u64,
     /// With weighted round robin: who may have commands fetched.
     arbiter: Option<Arbiter>,
     pub(crate) features: Features,
@@ -120,6 +125,7 @@ impl Controller {
         config.check()?;
         let saved = saved::create(&config, subsystem.namespace_limit())?;
         let mut controller = Self::with_state(config, doorbells, subsystem, saved)?;
+        subsystem.forget_answers(controller.id);
         controller.save();
         Ok(controller)
     }
@@ -168,8 +174,10 @@ impl Controller {
             elsewhere: false,
             life: Life::new(),
             flushes: Flushes::default(),
-            admin: AdminSide::new(),
+            admin: AdminSide::new(subsystem.process()),
             queues: IoQueues::new(),
+            answered: Vec::new(),
+            names_of_lanes: subsystem.process(),
             arbiter: None,
             features: Features::new(&kept.features, &context),
             logs: Logs::after(kept.health.error_log_entries),

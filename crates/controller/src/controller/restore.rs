@@ -3,12 +3,13 @@
 //! Invariants:
 //! - Restoring posts nothing but the admin completion that was being posted, with the same
 //!   contents: the host may have consumed it.
-//! - Every admin command completes: it was completed, is fetched again, goes on waiting, or ends as
-//!   Command Interrupted. Held requests stay held.
+//! - Every admin command completes once: it was completed, is fetched again, goes on waiting, or is
+//!   executed again, with the answer of the subsystem's record if its effect is there. Held requests
+//!   stay held.
 //! - It is no power cycle: features, registers, configuration space and queues are as they were. A
 //!   reset that was going on begins again, and a shutdown too.
 //!
-//! It does NOT restore what the subsystem did: an operation that was going on is interrupted.
+//! It does NOT restore what the subsystem did: its record has that, with the answers of the commands.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use memory::{DmaView, DoorbellPages, Iova, StateFile};
 use nvme_spec::command::QueuePriority;
 use nvme_spec::log::LogPageId;
 use nvme_spec::registers::{CommandSetSelected, ShutdownStatus};
-use nvme_spec::{Cqe, Sqe};
+use nvme_spec::Cqe;
 use port::namespace::Namespace;
 use subsystem::Subsystem;
 
@@ -71,6 +72,7 @@ impl Controller {
         controller.health.continue_life(&record.health);
         controller.view = view;
         controller.held_back = true;
+        controller.admin.is_restored = true;
         controller.take_over(&found);
         let identifier = controller.features.current.host_identifier();
         subsystem.continue_host(controller.id, identifier);
@@ -250,7 +252,7 @@ impl Controller {
         }
     }
 
-    /// A command that waited waits again, or is to be interrupted.
+    /// A command that waited waits again, or is to be executed again.
     fn wait_again(
         &mut self,
         waiting: &WaitingState,
@@ -264,7 +266,11 @@ impl Controller {
             ..
         } = *waiting;
         self.keep_place()?;
-        self.admin.pending.note(&Sqe::from_words(waiting.sqe));
+        if kind == WaitingKind::ENDED {
+            self.bus.withhold(waiting.completion());
+            return Ok(());
+        }
+        self.admin.pending.note(waiting.command());
         let (waits, request) = match kind {
             WaitingKind::DELETE_SQ => {
                 let request = LaneCommand::RemoveQueue { sqid: qid };

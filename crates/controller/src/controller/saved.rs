@@ -20,19 +20,23 @@ use std::sync::Arc;
 
 use bitfield_struct::bitfield;
 use memory::{Area, StateError, StateFile};
-use nvme_spec::Cqe;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use nvme_spec::{Cqe, Sqe, Status};
+use subsystem::UNNAMED;
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout};
 
 use super::Controller;
 use super::admin::events::{REQUESTS, TYPES};
 use super::admin::features::{FeatureValues, Values};
-use super::admin::{AdminQueue, Waiting};
+use super::admin::{AdminQueue, Named, Waiting};
+use super::bus::Withheld;
 use super::failure::RestoreError;
 use crate::config::{ConfigError, ControllerConfig, MAX_IO_QUEUES};
 use crate::lane::{DOORBELLS, Registration, ShadowSpec};
 use crate::pci;
 use crate::registers::SavedRegisters;
-use crate::state::{BellState, FORMAT_VERSION, OLDEST_VERSION, area_bytes, ordered};
+use crate::state::{
+    BellState, FORMAT_VERSION, NAMED_SINCE, OLDEST_VERSION, area_bytes, ordered,
+};
 
 /// Area of the controller.
 const CONTROLLER_AREA: usize = 0;
@@ -120,6 +124,8 @@ open_enum! {
         FLUSH_CACHE = 4;
         /// An operation of the subsystem.
         OPERATION = 5;
+        /// Nothing: it has ended, and its completion is to be posted, which may wait for the bus.
+        ENDED = 6;
     }
 }
 
@@ -166,16 +172,63 @@ pub struct AdminState {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct WaitingState {
-    /// Its submission queue entry, which the host may use for another command.
-    pub sqe: [u64; 8],
+    /// The first words of its submission queue entry, which the host may use for another command. Of
+    /// one that has ended, Dwords 0 and 1 of its completion are the first word.
+    pub sqe_begin: [u64; 2],
+    /// Its name ([`subsystem::KeptAnswer`]). Its entry has the Metadata Pointer here, which admin
+    /// commands do not use, and so had the state before version 7.
+    pub name: u64,
+    /// The other words of its entry.
+    pub sqe_end: [u64; 5],
     /// Its command identifier.
     pub cid: u16,
     /// What it waits for.
     pub kind: WaitingKind,
-    /// The queue of that: it is deleted, or holds the command to abort.
+    /// The queue of that: it is deleted, or holds the command to abort. Of one that has ended, its
+    /// status.
     pub qid: u16,
     /// The command to abort.
     pub target_cid: u16,
+}
+
+impl WaitingState {
+    /// A command, without what it waits for.
+    fn of(command: &Named) -> Self {
+        let [first, second, _, rest @ ..] = command.sqe.to_words();
+        WaitingState {
+            sqe_begin: [first, second],
+            name: command.name,
+            sqe_end: rest,
+            ..WaitingState::new_zeroed()
+        }
+    }
+
+    /// The completion of a command that has ended.
+    fn ended(&(cid, [dw0, dw1], status): &Withheld) -> Self {
+        WaitingState {
+            sqe_begin: [u64::from(dw0) | u64::from(dw1) << 32, 0],
+            cid,
+            kind: WaitingKind::ENDED,
+            qid: status.0,
+            ..WaitingState::new_zeroed()
+        }
+    }
+
+    /// The command.
+    pub(super) fn command(&self) -> Named {
+        let ([first, second], [a, b, c, d, e]) = (self.sqe_begin, self.sqe_end);
+        Named {
+            sqe: Sqe::from_words([first, second, 0, a, b, c, d, e]),
+            name: self.name,
+        }
+    }
+
+    /// The completion of one that has ended.
+    pub(super) fn completion(&self) -> Withheld {
+        let [dwords, _] = self.sqe_begin;
+        let dwords = [dwords as u32, (dwords >> 32) as u32];
+        (self.cid, dwords, Status(self.qid))
+    }
 }
 
 /// The state file, with both areas.
@@ -262,13 +315,17 @@ impl Saved {
         let admin = admin[current];
         let waiting = half(waiting, current).get(..admin.waiting as usize);
         let waiting = waiting.ok_or(RestoreError::Damaged("too many commands wait"))?;
+        let mut waiting = waiting.to_vec();
+        if found < NAMED_SINCE {
+            waiting.iter_mut().for_each(|it| it.name = UNNAMED);
+        }
         let found = Found {
             state: head[current],
             error_recovery,
             reservation_masks,
             registration,
             admin,
-            waiting: waiting.to_vec(),
+            waiting,
         };
         Ok((saved, found))
     }
@@ -422,20 +479,25 @@ impl Controller {
                 Waiting::FlushCache => (WaitingKind::FLUSH_CACHE, 0, 0),
                 Waiting::Operation => (WaitingKind::OPERATION, 0, 0),
             };
-            let sqe = self.admin.pending.asked(command.cid);
+            let asked = self.admin.pending.asked(command.cid);
             *slot = WaitingState {
-                sqe: sqe.map_or([0; 8], |sqe| sqe.to_words()),
                 cid: command.cid,
                 kind,
                 qid,
                 target_cid,
+                ..asked.map_or_else(WaitingState::new_zeroed, WaitingState::of)
             };
+            waiting += 1;
+        }
+        let withheld = self.bus.withheld();
+        for (slot, completion) in half(slots, next)[waiting..].iter_mut().zip(withheld) {
+            *slot = WaitingState::ended(completion);
             waiting += 1;
         }
         head[next] = AdminState {
             sq_head: self.admin.queue.as_ref().map_or(0, AdminQueue::head),
             cq_tail: tail.with_posting(posting),
-            waiting,
+            waiting: waiting as u32,
             held: held.len() as u32,
             held_cids,
             aborted,

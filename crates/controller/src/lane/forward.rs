@@ -5,12 +5,14 @@
 //! like one in a medium, so that resets and deletions wait for it or abort it as usual. But no
 //! change of the map or of namespaces waits for it, because it may have requested that change.
 
+use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::{Sqe, Status};
 use port::prp::Segments;
 use port::ticket::Ticket;
-use subsystem::{DATA_LEN, Forward};
+use subsystem::{DATA_LEN, Forward, UNNAMED};
 
 use super::Lane;
+use super::message::LaneEvent;
 use super::queues::Queues;
 use crate::command::{self, Command};
 use crate::state::CommandState;
@@ -47,7 +49,12 @@ impl Lane {
             slot.outstanding = 1;
             slot.set_state(CommandState::IN_FLIGHT);
             self.queues.count_forwarded(index);
-            self.forwards.push_back(Forward { ticket, sqe, data });
+            self.forwards.push_back(Forward {
+                ticket,
+                sqe,
+                data,
+                name: UNNAMED,
+            });
         }
     }
 
@@ -64,7 +71,12 @@ impl Lane {
             Ok(()) => Status::SUCCESSFUL_COMPLETION,
             Err(status) => status,
         };
+        let name = self.queues.name_of(&ticket);
         self.queues.answer(ticket, status);
+        // The subsystem needs its answer no longer.
+        if let Some(name) = name {
+            self.queues.reports.add(LaneEvent::Answered { name });
+        }
     }
 
     fn give(&mut self, ticket: &Ticket, data: &[u8]) -> Result<(), Status> {
@@ -104,7 +116,29 @@ fn written(sqe: &Sqe, carried: u64) -> Option<(u64, u64)> {
     }
 }
 
+/// Whether a command has a name: a second execution of it would have another result. Marks of
+/// uncorrectable blocks do not differ when they are made twice.
+pub(super) fn is_named(sqe: &Sqe) -> bool {
+    matches!(
+        sqe.nvm_opcode(),
+        NvmOpcode::RESERVATION_REGISTER
+            | NvmOpcode::RESERVATION_ACQUIRE
+            | NvmOpcode::RESERVATION_RELEASE
+    )
+}
+
 impl Queues {
+    /// The name of a ticket's command, if it has one.
+    fn name_of(&mut self, ticket: &Ticket) -> Option<u64> {
+        let (index, generation) = ticket.place();
+        let slot = self.slots.named(index, generation)?;
+        if is_named(&slot.sqe()) {
+            slot.known_name()
+        } else {
+            None
+        }
+    }
+
     /// The command of a ticket, unless it was aborted.
     fn sqe_of(&mut self, ticket: &Ticket) -> Option<Sqe> {
         let (index, generation) = ticket.place();

@@ -16,8 +16,9 @@ use port::prp::{self, Segments};
 use port::ticket::{OwnerKey, Ticket};
 use port::time::Time;
 use port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request, status};
-use subsystem::{DATA_LEN, Forward};
+use subsystem::{DATA_LEN, Forward, UNNAMED};
 
+use super::forward::is_named;
 use super::message::Copying;
 use super::outcome::{Asked, Issued};
 use super::watch::{self, Handed};
@@ -44,6 +45,8 @@ pub(super) struct Issuer<'t, C, G> {
     pub(super) segments: Segments<'t>,
     pub(super) ranges: &'t mut Vec<ByteRange>,
     pub(super) forwards: &'t mut VecDeque<Forward>,
+    /// The name of the next command that needs one.
+    pub(super) next_name: &'t mut u64,
     pub(super) mdts_bytes: u32,
     pub(super) write_through: bool,
     pub(super) copying: Copying,
@@ -222,7 +225,10 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         {
             return self.command(index, slot, sqe, namespace, &asked);
         }
+        // What the subsystem has begun, it ends.
+        let is_begun = slot.known_name().is_some() && is_named(sqe);
         if let Some(restrictions) = &namespace.restrictions
+            && !is_begun
             && restrictions::check(restrictions, &command)?
         {
             slot.marks.set_clears(true);
@@ -380,10 +386,16 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
                 rest = after;
             }
         }
+        let name = if is_named(sqe) {
+            slot.name(self.next_name)
+        } else {
+            UNNAMED
+        };
         self.forwards.push_back(Forward {
             ticket: Ticket::issue(self.home_key, index, slot.generation()),
             sqe: *sqe,
             data,
+            name,
         });
         slot.outstanding += 1;
         Ok(Issued::Forwarded)

@@ -134,6 +134,11 @@ pub enum LaneEvent {
         /// The generation.
         generation: u64,
     },
+    /// The command with this name, which the subsystem has answered, has completed.
+    Answered {
+        /// Its name.
+        name: u64,
+    },
     /// The answer to [`LaneCommand::LeaveBus`].
     LeftBus {
         /// As in the command.

@@ -134,6 +134,8 @@ pub struct LaneConfig {
     pub counters: Arc<LaneCounters>,
     /// Count of its controller's messages to its lanes.
     pub mail_count: Arc<MailCount>,
+    /// The first of its names for commands ([`subsystem::KeptAnswer`]), which follow each other.
+    pub first_name: u64,
 }
 
 impl LaneConfig {
@@ -161,6 +163,8 @@ pub struct Lane {
     ranges: Vec<ByteRange>,
     /// Commands for the subsystem, at most as many as there are slots.
     forwards: VecDeque<subsystem::Forward>,
+    /// The name of the next command that needs one.
+    next_name: u64,
     mdts_bytes: u32,
     /// Every write is FUA.
     write_through: bool,
@@ -276,6 +280,7 @@ impl Lane {
             copying,
             counters,
             mail_count,
+            first_name,
             ..
         } = config;
         let doorbells = Doorbells::new(doorbells, shadow);
@@ -314,6 +319,7 @@ impl Lane {
             hint: Hint::default(),
             ranges: Vec::with_capacity(nvme_spec::command::DSM_RANGES_MAX),
             forwards: VecDeque::new(),
+            next_name: first_name,
             mdts_bytes: mdts_bytes.min(port::prp::MAX_TRANSFER),
             write_through,
             copying,
@@ -393,6 +399,7 @@ impl Lane {
             hint,
             ranges,
             forwards,
+            next_name,
             mdts_bytes,
             write_through,
             copying,
@@ -413,6 +420,7 @@ impl Lane {
                 segments: Segments::new(),
                 ranges,
                 forwards,
+                next_name,
                 mdts_bytes: *mdts_bytes,
                 write_through: *write_through,
                 copying: *copying,

@@ -30,6 +30,7 @@ use port::{Channel, status};
 
 use super::LaneTurn;
 use super::fetch::BATCH;
+use super::forward::is_named;
 use super::issue::{COPIED_PER_TURN, Issuer};
 use super::member::Member;
 use super::message::{KnownSq, QueueName, Registration};
@@ -162,6 +163,12 @@ const WRITES: [NvmOpcode; 3] = [
     NvmOpcode::DATASET_MANAGEMENT,
 ];
 
+/// Those for the subsystem that have the same effect and result a second time.
+const FORWARDED: [NvmOpcode; 2] = [
+    NvmOpcode::RESERVATION_REPORT,
+    NvmOpcode::WRITE_UNCORRECTABLE,
+];
+
 /// Those that read the blocks of a medium, and may see half of a write.
 const LATE: [NvmOpcode; 3] = [NvmOpcode::READ, NvmOpcode::COMPARE, NvmOpcode::VERIFY];
 
@@ -199,15 +206,18 @@ fn way(slot: &SlotState, is_last: bool, namespaces: &NamespaceTable) -> Way {
     let opcode = NvmOpcode(sqe.opcode);
     let notes = namespace.traits.notes;
     let writes = WRITES.contains(&opcode);
+    // The subsystem knows by its name whether it has done a command.
+    let is_forwarded = FORWARDED.contains(&opcode) || is_named(&sqe) && slot.marks.noted();
+    let is_plain = writes || READS.contains(&opcode) || is_forwarded;
     let repeats = match &namespace.set {
         Some(set) => match set.command(&sqe, namespace) {
             // A write to a zone, say, which is not marked.
             Ok(None) if writes && !set.keeps_bytes() && !notes => return interrupted,
-            Ok(None) => writes || READS.contains(&opcode),
+            Ok(None) => is_plain,
             Ok(Some(_)) => set.repeats(&sqe) || (notes && set.is_noted(&sqe)),
             Err(_) => true,
         },
-        None => writes || READS.contains(&opcode),
+        None => is_plain,
     };
     let copies = opcode == NvmOpcode::COPY && !slot.marks.acted();
     if repeats || copies || is_untouched {

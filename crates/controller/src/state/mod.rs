@@ -46,11 +46,14 @@ pub(crate) use self::slot::{
     Counted, Fetched, Index, MAX_SAMPLES, store_completion, store_fetched,
 };
 
-/// Version of the layouts below. Version 5 had no registrations of doorbell buffers. Version 4 had
-/// no [`Marks::noted`] either: its bit belonged to the number of a sample.
-pub const FORMAT_VERSION: u32 = 6;
+/// Version of the layouts below. Version 6 had no names of commands. Version 5 had no registrations
+/// of doorbell buffers. Version 4 had no [`Marks::noted`] either: its bit belonged to the number of
+/// a sample.
+pub const FORMAT_VERSION: u32 = 7;
 /// The first version with [`Marks::noted`].
 const NOTED_SINCE: u32 = 5;
+/// The first version with names of commands.
+pub(crate) const NAMED_SINCE: u32 = 7;
 /// The oldest version that can be continued with.
 pub const OLDEST_VERSION: u32 = 4;
 

@@ -109,7 +109,8 @@ pub struct Marks {
     #[inline]
     sample_plus_one: u16,
     /// Its result is the note of its medium, which may have acted on the command: a second time
-    /// the medium gets the note, too ([`port::Channel::add_again`]). A restart decides by it.
+    /// the medium gets the note, too ([`port::Channel::add_again`]). Of a command for the
+    /// subsystem, it has a name. A restart decides by it.
     pub noted: bool,
 }
 
@@ -174,7 +175,8 @@ pub struct SlotState {
     pub(crate) partner: Index,
     /// Dwords 0 and 1 of its completion.
     pub(crate) result: u64,
-    /// When a medium got it, for its gate. A restart ignores it, and the fields after it.
+    /// When a medium got it, for its gate, which a restart ignores. Of a command for the subsystem,
+    /// its name, where that is noted. A restart ignores the fields after it.
     pub(crate) since: u64,
     /// Bytes that its gate has counted.
     pub(crate) charged: u32,
@@ -285,6 +287,24 @@ impl SlotState {
         ordered();
         self.marks.set_noted(true);
         ordered();
+    }
+
+    /// The name of a command that is about to be handed to the subsystem: `next`, or the one that
+    /// it had when it was handed over before.
+    pub(crate) fn name(&mut self, next: &mut u64) -> u64 {
+        if !self.marks.noted() {
+            self.since = *next;
+            *next = next.wrapping_add(1);
+            ordered();
+            self.marks.set_noted(true);
+            ordered();
+        }
+        self.since
+    }
+
+    /// The name of a command that was handed to the subsystem, if it has one.
+    pub(crate) fn known_name(&self) -> Option<u64> {
+        self.marks.noted().then_some(self.since)
     }
 
     /// Stores the result of a medium, which may say that the note is none.

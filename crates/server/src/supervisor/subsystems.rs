@@ -2,6 +2,7 @@
 //! controller.
 
 use std::collections::{BTreeSet, HashSet};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -452,6 +453,8 @@ impl State {
             let its = kept.iter().find(|it| it.nsid == namespace.nsid());
             namespace.reservation = its.map(|it| it.reservation.clone()).unwrap_or_default();
         }
+        let answers = kept.into_iter().flat_map(|it| it.answers);
+        config.answers.extend(answers);
         Ok(())
     }
 
@@ -583,6 +586,7 @@ fn subsystem_config(name: &str, merged: Merged) -> SubsystemConfig {
         deleted,
         created,
         sanitize,
+        answers,
         notes: _,
         losses: _,
     } = merged;
@@ -593,6 +597,9 @@ fn subsystem_config(name: &str, merged: Merged) -> SubsystemConfig {
         deleted,
         created,
         sanitize,
+        answers,
+        // a number that no other process has
+        process: RandomState::new().build_hasher().finish(),
         ..SubsystemConfig::with_namespaces(DEFAULT_NAMESPACE_LIMIT, [])
     }
 }

@@ -24,6 +24,7 @@ use self::reserve::keys;
 pub use self::reserve::{DATA_LEN, Forward, Notice};
 use self::schedule::Operations;
 use crate::allocated::{Allocated, Pool};
+use crate::answers::{Answers, KeptAnswer, UNNAMED};
 use crate::config::{ConfigError, MAX_NAMESPACES, number};
 use crate::directory::{Change, Directory};
 use crate::operation::{Answer, Operation, Requester, Step};
@@ -60,6 +61,11 @@ pub struct SubsystemConfig {
     pub keeping: bool,
     /// Seed of the names of namespaces that hosts create.
     pub identity_seed: [u8; 16],
+    /// Answers of commands whose effect the record of the process before has.
+    pub answers: Vec<KeptAnswer>,
+    /// A number that no other process has that serves the subsystem: names of commands begin with
+    /// it.
+    pub process: u64,
 }
 
 impl SubsystemConfig {
@@ -80,6 +86,8 @@ impl SubsystemConfig {
             sanitize: SanitizeRecord::default(),
             keeping: false,
             identity_seed: [0; 16],
+            answers: Vec::new(),
+            process: 1,
         }
     }
 }
@@ -119,6 +127,9 @@ pub struct Subsystem {
     generation: u64,
     members: Vec<Member>,
     operations: Operations,
+    /// Answers that records have.
+    answers: Answers,
+    process: u64,
     /// Answers to the operator: token and result.
     operator_answers: VecDeque<(u64, Result<u32, Status>)>,
     keeping: bool,
@@ -148,6 +159,8 @@ impl Subsystem {
             sanitize,
             keeping,
             identity_seed,
+            answers,
+            process,
         } = config;
         number("namespace_limit", namespace_limit, 1, MAX_NAMESPACES)?;
         let mut directory = Directory::new(namespaces, pools, namespace_limit)?;
@@ -162,6 +175,8 @@ impl Subsystem {
             generation: 1,
             members,
             operations: Operations::default(),
+            answers: Answers::found(answers),
+            process,
             operator_answers: VecDeque::new(),
             keeping,
             version: 0,
@@ -250,6 +265,7 @@ impl Subsystem {
 
     /// A controller is served no longer.
     pub fn leave(&mut self, id: ControllerId) {
+        self.answers.forget(id);
         if let Some(member) = self.member_mut(id) {
             member.present = false;
             member.changed.clear();
@@ -332,8 +348,47 @@ impl Subsystem {
         self.operator_answers.pop_front()
     }
 
-    /// Begins an operation. It is answered in a later turn.
-    pub fn begin(&mut self, operation: Operation) {
+    /// A number that no other process has that serves the subsystem.
+    #[must_use]
+    pub fn process(&self) -> u64 {
+        self.process
+    }
+
+    /// A command with this name has completed.
+    pub fn completed(&mut self, controller: ControllerId, name: u64) {
+        if name != UNNAMED {
+            self.answers.remove(controller, name);
+        }
+    }
+
+    /// No command of this controller is in flight.
+    pub fn forget_answers(&mut self, controller: ControllerId) {
+        self.answers.forget(controller);
+    }
+
+    /// Every command of this controller that is executed again has begun.
+    pub fn forget_unclaimed_answers(&mut self, controller: ControllerId) {
+        self.answers.forget_unclaimed(controller);
+    }
+
+    /// Whether the effect of a command with this name is there. It is executed again then by an
+    /// operation without steps.
+    #[must_use]
+    pub fn has_answer(&self, controller: ControllerId, name: u64) -> bool {
+        name != UNNAMED && self.answers.has(controller, name)
+    }
+
+    /// Begins an operation. It is answered in a later turn. If a process before has done it, it
+    /// changes nothing.
+    pub fn begin(&mut self, mut operation: Operation) {
+        if operation.name != UNNAMED
+            && let Some(controller) = operation.by.controller()
+            && let Some(dw0) = self.answers.claim(controller, operation.name)
+        {
+            operation.dw0 = dw0;
+            operation.steps = [Step::Drain, Step::Keep].into();
+            operation.is_answered = true;
+        }
         let member = operation.by.controller().and_then(|id| self.member_mut(id));
         match member {
             // A host that resets its controller forgets what it began, and may begin as much again.
@@ -467,7 +522,7 @@ impl Subsystem {
     #[must_use]
     pub fn record(&self) -> Record {
         let controllers = self.members.iter().map(|m| m.record.clone()).collect();
-        self.directory.record(controllers)
+        self.directory.record(controllers, &self.answers)
     }
 
     /// Whether [`Subsystem::take_record`] would return one.

@@ -6,6 +6,7 @@ use nvme_spec::Status;
 use port::{Channel, Channels};
 
 use super::Subsystem;
+use crate::answers::{KeptAnswer, UNNAMED};
 use crate::erase::{Budget, Erasing};
 use crate::operation::{Answer, Moved, Operation, Requester, Running, Step, Wait};
 
@@ -40,6 +41,9 @@ impl Subsystem {
                 None => Ok(None),
                 Some(step) => self.begin_step(operation, step).map(Some),
             });
+            if begun.is_ok() {
+                self.note_answer(operation);
+            }
             match begun {
                 Ok(Some(wait)) => running.wait = wait,
                 Ok(None) => return Moved::Ended(Ok(operation.dw0)),
@@ -75,7 +79,8 @@ impl Subsystem {
                 let to = std::mem::replace(&mut operation.by, Requester::Internal);
                 self.ended(to.controller());
                 let data = std::mem::take(&mut operation.data);
-                self.answer_to(to, data, 0, Ok(operation.dw0));
+                let name = std::mem::replace(&mut operation.name, UNNAMED);
+                self.answer_to((to, name), data, 0, Ok(operation.dw0));
                 Wait::None
             }
             Step::Keep => {
@@ -90,8 +95,36 @@ impl Subsystem {
         })
     }
 
+    /// From now on each record has the answer of an operation, if it has its effect.
+    fn note_answer(&mut self, operation: &mut Operation) {
+        let &mut Operation {
+            ref by, name, dw0, ..
+        } = operation;
+        let Some(controller) = by.controller() else {
+            return;
+        };
+        if name == UNNAMED || operation.is_answered || !operation.has_acted() {
+            return;
+        }
+        // Of the commands on queues for I/O, only those of reservations have names.
+        let reserves = matches!(by, Requester::Io { .. });
+        let answer = KeptAnswer {
+            controller,
+            name,
+            dw0,
+        };
+        let nsid = operation.nsid;
+        self.answers.add(answer, reserves.then_some(nsid));
+        operation.is_answered = true;
+    }
+
     /// Undoes a failed operation; returns its final status.
     fn undo(&mut self, operation: &mut Operation, status: Status) -> Status {
+        if let Some(controller) = operation.by.controller()
+            && !operation.on_failure.is_empty()
+        {
+            self.answers.remove(controller, operation.name);
+        }
         for change in std::mem::take(&mut operation.on_failure) {
             // What undoes something is no change that can fail.
             let undone = self.apply(change, operation.by.controller());
@@ -145,12 +178,13 @@ impl Subsystem {
     }
 
     pub(super) fn answer(&mut self, operation: Operation, result: Result<u32, Status>) {
-        self.answer_to(operation.by, operation.data, operation.information, result);
+        let to = (operation.by, operation.name);
+        self.answer_to(to, operation.data, operation.information, result);
     }
 
     fn answer_to(
         &mut self,
-        to: Requester,
+        (to, name): (Requester, u64),
         data: Vec<u8>,
         information: u64,
         result: Result<u32, Status>,
@@ -168,6 +202,7 @@ impl Subsystem {
             result,
             data,
             information,
+            name,
         };
         match id.and_then(|id| self.member_mut(id)) {
             Some(member) if member.present => member.answers.push_back(answer),

@@ -34,6 +34,8 @@ pub struct Forward {
     pub sqe: Sqe,
     /// Its data, padded with zeros.
     pub data: [u8; DATA_LEN],
+    /// Its name, if a second execution would have another result; or [`crate::UNNAMED`].
+    pub name: u64,
 }
 
 /// A reservation notification of a controller.
@@ -58,10 +60,16 @@ fn host_with(id: ControllerId, identifier: &[u8]) -> Option<Host> {
 impl Subsystem {
     /// Takes a reservation command of a controller's.
     pub(super) fn reservation_command(&mut self, controller: ControllerId, forward: Forward) {
-        let Forward { ticket, sqe, data } = forward;
+        let Forward {
+            ticket,
+            sqe,
+            data,
+            name,
+        } = forward;
         let host = self.host_of(controller);
         let by = Requester::Io { controller, ticket };
         let mut operation = Operation::new(by, sqe.nsid, []);
+        operation.name = name;
         match parse(&sqe, &data) {
             Some(command) => {
                 let step = Step::Reserve { host, command };
@@ -168,6 +176,7 @@ impl Subsystem {
     /// A Controller Level Reset: its host has no identifier any more, and a host without one is
     /// another one from now on (Base 2.1, 5.1.25.1.28).
     pub fn controller_was_reset(&mut self, id: ControllerId) {
+        self.answers.forget(id);
         let anonymous = Host::Anonymous(id);
         let namespaces: Vec<(u32, Reservation)> = self
             .directory

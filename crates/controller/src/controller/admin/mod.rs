@@ -37,12 +37,12 @@ use nvme_spec::log::LogPageId;
 use nvme_spec::opcode::AdminOpcode;
 use nvme_spec::sqe::{Fuse, Psdt};
 use nvme_spec::{Cqe, Sqe, Status};
-pub(crate) use pending::{ABORT_LIMIT, OPERATION_LIMIT, Pending, Waiting};
+pub(crate) use pending::{ABORT_LIMIT, Named, OPERATION_LIMIT, Pending, Waiting};
 use port::status;
 pub(crate) use queue::{AdminLeft, AdminQueue};
 pub(crate) use queues::IoQueues;
 pub(crate) use side::AdminSide;
-use subsystem::{Answer, Operation, Plan, Requester, Step, Subsystem};
+use subsystem::{Answer, NSID_NONE, Operation, Plan, Requester, Step, Subsystem, UNNAMED};
 
 use self::error_log::{LoggedCommand, LoggedError};
 use crate::config::DoorbellMode;
@@ -82,6 +82,8 @@ pub(crate) enum Reply {
     Waits,
     /// It waits for an event, without a place.
     Held,
+    /// It has completed.
+    Completed,
 }
 
 impl Controller {
@@ -123,8 +125,8 @@ impl Controller {
         if !self.serves_admin() {
             return false;
         }
-        if !self.admin.interrupted.is_empty() {
-            self.end_interrupted();
+        if std::mem::take(&mut self.admin.is_restored) {
+            self.execute_again(lanes, subsystem);
         }
         let mut worked = self.post_withheld();
         for _ in 0..BATCH {
@@ -133,36 +135,59 @@ impl Controller {
                 break;
             };
             worked = true;
-            let reply = self.execute(&sqe, lanes, subsystem);
-            if let Some(admin) = &mut self.admin.queue {
-                admin.end_execution();
-            }
-            match reply {
-                Ok(Reply::Done(dw0)) => {
-                    self.post_admin(sqe.cid, dw0, Status::SUCCESSFUL_COMPLETION)
-                }
-                Err(status) => self.refuse(&sqe, status),
-                Ok(Reply::Waits) => {
-                    self.admin.pending.note(&sqe);
-                    self.save();
-                }
-                Ok(Reply::Held) => {
-                    if let Some(admin) = &mut self.admin.queue {
-                        admin.release();
-                    }
-                }
-            }
+            let name = self.admin.new_name();
+            self.serve(Named { sqe, name }, lanes, subsystem);
         }
         worked | self.post_events()
     }
 
-    /// Completes commands that a process that died had, and that cannot go on.
+    /// Executes a command that has an entry of the completion queue.
+    fn serve(&mut self, command: Named, lanes: &mut impl LaneTable, subsystem: &mut Subsystem) {
+        let Named { sqe, name } = command;
+        self.admin.name = name;
+        let reply = self.execute(&sqe, lanes, subsystem);
+        if let Some(admin) = &mut self.admin.queue {
+            admin.end_execution();
+        }
+        match reply {
+            Ok(Reply::Done(dw0)) => self.post_admin(sqe.cid, dw0, Status::SUCCESSFUL_COMPLETION),
+            Err(status) => self.refuse(&sqe, status),
+            Ok(Reply::Waits) => {
+                self.admin.pending.note(command);
+                self.save();
+            }
+            Ok(Reply::Completed) => (),
+            Ok(Reply::Held) => {
+                if let Some(admin) = &mut self.admin.queue {
+                    admin.release();
+                }
+            }
+        }
+    }
+
+    /// Executes commands again that waited for the subsystem or a flush when their process died.
+    /// One whose effect is in the subsystem's record completes with the answer that is there. A
+    /// command without a name is of a version of the program that kept no answers; it ends as
+    /// interrupted, and so does one whose queue is not there.
     #[cold]
-    fn end_interrupted(&mut self) {
+    fn execute_again(&mut self, lanes: &mut impl LaneTable, subsystem: &mut Subsystem) {
         for (cid, waiting) in std::mem::take(&mut self.admin.interrupted) {
             self.admin.pending.take_command(cid, waiting);
-            self.complete_admin(cid, Err(Status::COMMAND_INTERRUPTED));
+            let named = self.admin.pending.asked(cid).copied();
+            let named = named.filter(|it| it.name != UNNAMED);
+            match (waiting, named) {
+                (Waiting::Operation | Waiting::FlushCache, Some(command)) => {
+                    self.admin.pending.take_asked(cid);
+                    if waiting == Waiting::FlushCache {
+                        // It has not ended: the cache is as before the command.
+                        self.features.write_cache_flushed(false);
+                    }
+                    self.serve(command, lanes, subsystem);
+                }
+                _ => self.complete_admin(cid, Err(Status::COMMAND_INTERRUPTED)),
+            }
         }
+        subsystem.forget_unclaimed_answers(self.id());
     }
 
     fn fetch_admin(&mut self) -> Option<Sqe> {
@@ -206,6 +231,12 @@ impl Controller {
         lanes: &mut impl LaneTable,
         subsystem: &mut Subsystem,
     ) -> Result<Reply, Status> {
+        if subsystem.has_answer(self.id(), self.admin.name) {
+            let mut operation = self.begin_operation(sqe, NSID_NONE, []);
+            operation.name = self.admin.name;
+            subsystem.begin(operation);
+            return Ok(Reply::Waits);
+        }
         let opcode = sqe.admin_opcode();
         if !self.served(subsystem).any(|served| served == opcode) {
             return Err(Status::INVALID_COMMAND_OPCODE);
@@ -263,7 +294,8 @@ impl Controller {
     /// Begins an operation that the subsystem decides on; the command completes with its answer.
     fn begin_plan(&mut self, sqe: &Sqe, nsid: u32, plan: Plan, subsystem: &mut Subsystem) -> Reply {
         let plan = Step::Plan(Box::new(plan));
-        let operation = self.begin_operation(sqe, nsid, [plan]);
+        let mut operation = self.begin_operation(sqe, nsid, [plan]);
+        operation.name = self.admin.name;
         subsystem.begin(operation);
         Reply::Waits
     }
@@ -292,6 +324,9 @@ impl Controller {
         lanes: &mut impl LaneTable,
         subsystem: &mut Subsystem,
     ) -> bool {
+        for name in self.answered.drain(..) {
+            subsystem.completed(self.id, name);
+        }
         let mut worked = false;
         while let Some(answer) = subsystem.take_answer(self.id()) {
             let Answer {
@@ -299,6 +334,7 @@ impl Controller {
                 result,
                 data,
                 information,
+                name,
             } = answer;
             worked = true;
             match to {
@@ -312,9 +348,11 @@ impl Controller {
                     if result.is_err() && information != 0 {
                         self.logs.errors.describe_last(information);
                     }
+                    subsystem.completed(self.id(), name);
                 }
                 Requester::Io { ticket, .. } => lanes.answer(ticket, result.map(|_| data)),
-                Requester::Admin { .. } | Requester::Operator(_) | Requester::Internal => (),
+                Requester::Admin { .. } => subsystem.completed(self.id(), name),
+                Requester::Operator(_) | Requester::Internal => (),
             }
         }
         worked
@@ -372,7 +410,7 @@ impl Controller {
             Err(status) => (0, status),
         };
         let (opcode, nsid) = match self.admin.pending.take_asked(cid) {
-            Some(asked) => (asked.opcode, asked.nsid),
+            Some(Named { sqe, .. }) => (sqe.opcode, sqe.nsid),
             None => (AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST.0, 0),
         };
         self.log_error(cid, opcode, nsid, status);
@@ -448,8 +486,18 @@ impl Controller {
             // may have to become free first.
             let aborted = self.admin.events.release(cid);
             if aborted {
+                if let Some(admin) = &mut self.admin.queue {
+                    admin.end_execution();
+                }
+                // The request completes first. This command's own completion is saved with that: a
+                // second execution would find no request.
                 self.admin.aborted_requests.push(cid);
+                let completion = [abort_dw0(true), 0];
+                self.bus
+                    .withhold((sqe.cid, completion, Status::SUCCESSFUL_COMPLETION));
                 self.post_aborted_requests();
+                self.post_withheld();
+                return Ok(Reply::Completed);
             }
             return Ok(Reply::Done(abort_dw0(aborted)));
         }

@@ -51,7 +51,14 @@ pub(crate) struct WaitingCommand {
 pub(crate) struct Pending {
     commands: Vec<WaitingCommand>,
     /// Their commands, for the error log and a restart.
-    asked: Vec<Sqe>,
+    asked: Vec<Named>,
+}
+
+/// A command, and its name over processes ([`subsystem::KeptAnswer`]).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    pub(crate) sqe: Sqe,
+    pub(crate) name: u64,
 }
 
 impl Pending {
@@ -64,18 +71,18 @@ impl Pending {
     }
 
     /// Records a waiting command.
-    pub(crate) fn note(&mut self, sqe: &Sqe) {
-        self.asked.push(*sqe);
+    pub(crate) fn note(&mut self, command: Named) {
+        self.asked.push(command);
     }
 
     /// A command that waits.
-    pub(crate) fn asked(&self, cid: u16) -> Option<&Sqe> {
-        self.asked.iter().find(|asked| asked.cid == cid)
+    pub(crate) fn asked(&self, cid: u16) -> Option<&Named> {
+        self.asked.iter().find(|asked| asked.sqe.cid == cid)
     }
 
     /// Removes the record of a command that waited; `None` for one that did not wait.
-    pub(crate) fn take_asked(&mut self, cid: u16) -> Option<Sqe> {
-        let index = self.asked.iter().position(|asked| asked.cid == cid)?;
+    pub(crate) fn take_asked(&mut self, cid: u16) -> Option<Named> {
+        let index = self.asked.iter().position(|asked| asked.sqe.cid == cid)?;
         Some(self.asked.remove(index))
     }
 

@@ -31,6 +31,9 @@ use crate::state::{self, QueueHead, QueueState, SlotState, slots_for};
 /// Queue identifiers, the admin queue's (0) among them.
 const IDS: usize = MAX_IO_QUEUES as usize + 1;
 
+/// Names of a lane's commands. The admin queue has as many.
+const NAMES_OF_LANE: u64 = 1 << 32;
+
 /// An I/O completion queue.
 #[derive(Debug)]
 pub(crate) struct IoCq {
@@ -319,11 +322,13 @@ impl Controller {
             copying: self.copying(),
             counters: Arc::new(LaneCounters::default()),
             mail_count: self.news.mail_count().clone(),
+            first_name: self.names_of_lanes.wrapping_add(NAMES_OF_LANE),
         }
     }
 
     /// A completion queue exists from now on.
     fn insert_lane(&mut self, lane: Lane, lanes: &mut impl LaneTable) {
+        self.names_of_lanes = self.names_of_lanes.wrapping_add(NAMES_OF_LANE);
         let (cqid, vector) = (lane.cqid(), lane.vector());
         let counters = lane.counters().clone();
         self.queues.highest = self.queues.highest.max(cqid);

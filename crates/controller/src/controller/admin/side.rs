@@ -4,14 +4,15 @@
 //! Invariant: all of it ends with a reset, as the host expects no answer of an earlier life.
 
 use port::time::Time;
+use subsystem::UNNAMED;
 
 use super::events::Events;
 use super::pending::Waiting;
 use super::reservations::Notifications;
 use super::{AdminQueue, Pending};
 
-/// The commands of a process that died which cannot go on: their command identifiers, and what they
-/// waited for. Each has an entry of the completion queue.
+/// The commands of a process that died which waited for nothing that goes on: their command
+/// identifiers, and what they waited for. Each has an entry of the completion queue.
 pub(crate) type Interrupted = Vec<(u16, Waiting)>;
 
 #[derive(Debug)]
@@ -25,15 +26,21 @@ pub(crate) struct AdminSide {
     pub(crate) aborted_requests: Vec<u16>,
     pub(crate) events: Events,
     pub(crate) notifications: Notifications,
-    /// What a process that died has left to complete first.
+    /// What a process that died has left to execute again, or to complete, first.
     pub(crate) interrupted: Interrupted,
+    /// A process before has had it, and no command has been executed since.
+    pub(crate) is_restored: bool,
+    /// The name of the command that is being executed.
+    pub(crate) name: u64,
+    /// The name of the next command.
+    pub(crate) next_name: u64,
     /// Since when the Keep Alive Timer runs, where it is active.
     pub(crate) keep_alive_from: Time,
 }
 
 impl AdminSide {
     /// That of a controller that is not enabled.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(first_name: u64) -> Self {
         AdminSide {
             queue: None,
             absent_since: None,
@@ -42,6 +49,9 @@ impl AdminSide {
             events: Events::default(),
             notifications: Notifications::default(),
             interrupted: Vec::new(),
+            is_restored: false,
+            name: UNNAMED,
+            next_name: first_name,
             keep_alive_from: Time(0),
         }
     }
@@ -50,7 +60,14 @@ impl AdminSide {
     pub(crate) fn forget(&mut self) {
         *self = AdminSide {
             keep_alive_from: self.keep_alive_from,
-            ..AdminSide::new()
+            ..AdminSide::new(self.next_name)
         };
+    }
+
+    /// A name that no command has had.
+    pub(crate) fn new_name(&mut self) -> u64 {
+        let name = self.next_name;
+        self.next_name = name.wrapping_add(1);
+        name
     }
 }

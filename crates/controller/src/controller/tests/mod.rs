@@ -3,6 +3,7 @@
 
 mod aborts;
 mod allocated;
+mod answers;
 mod arbitration;
 mod bus;
 mod coalescing;
@@ -18,6 +19,7 @@ mod hostile;
 mod identify;
 mod interrupts;
 mod keep_alive;
+mod keeper;
 mod lba_status;
 mod lifecycle;
 mod logs;

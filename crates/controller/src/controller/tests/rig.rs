@@ -11,6 +11,7 @@ use port::time::Time;
 use port::{Channel, ChannelId, Channels, Done, MediumTraits};
 use subsystem::{Subsystem, SubsystemConfig};
 
+use super::keeper::Keeper;
 use crate::config::{ControllerConfig, DoorbellMode};
 use crate::controller::{Controller, Interrupt, Left};
 use crate::lane::{Lane, LaneTable};
@@ -145,6 +146,8 @@ pub(super) struct Rig {
     pub(super) lost: LostFlag,
     pub(super) now: Time,
     pub(super) interrupts: Vec<Interrupt>,
+    /// Keeps the subsystem's record.
+    pub(super) keeper: Option<Keeper>,
     admin_entries: u32,
     sq_tail: u32,
     pub(super) cq_head: u32,
@@ -225,6 +228,7 @@ impl Rig {
             lost: LostFlag::default(),
             now: Time(SECOND),
             interrupts: Vec::new(),
+            keeper: None,
             admin_entries: 32,
             sq_tail: 0,
             cq_head: 0,
@@ -255,8 +259,13 @@ impl Rig {
         let fd = self.controller.state().fd().try_clone_to_owned().unwrap();
         let file = StateFile::open(fd).unwrap();
         std::mem::take(&mut self.lanes).end();
-        let subsystem = SubsystemConfig::with_namespaces(32, namespaces);
-        self.subsystem = Subsystem::new(subsystem).unwrap();
+        let subsystem = match &mut self.keeper {
+            Some(keeper) => keeper.continues(),
+            None => SubsystemConfig::with_namespaces(32, namespaces),
+        };
+        let subsystem = Subsystem::new(subsystem).unwrap();
+        // A process that dies drops nothing.
+        std::mem::forget(std::mem::replace(&mut self.subsystem, subsystem));
         self.subsystem.set_key(OwnerKey::subsystem(3));
         let mut channels = Channels::new();
         for (_, medium) in self.channels.iter_mut() {
@@ -323,6 +332,9 @@ impl Rig {
             &mut self.subsystem,
         );
         worked |= self.subsystem.turn(self.now, &mut self.channels);
+        if let Some(keeper) = &mut self.keeper {
+            keeper.turn(&mut self.subsystem);
+        }
         if self.controller.has_replayed() {
             self.controller.release(&mut self.lanes);
         }

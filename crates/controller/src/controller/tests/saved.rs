@@ -41,11 +41,11 @@ fn check(rig: &mut Rig) -> u32 {
     let has_cq = (1..=last + 1).contains(&done) || done == last + 2 && waits;
     let waiting = rig.controller.saved_waiting();
     if waits {
-        let opcode = (waiting.sqe[0] & 0xFF) as u8;
+        let opcode = (waiting.sqe_begin[0] & 0xFF) as u8;
         assert!([0x00, 0x04].contains(&opcode), "opcode {opcode:#x} waits");
         assert_eq!(
             (waiting.cid, waiting.qid),
-            ((waiting.sqe[0] >> 16) as u16, 3)
+            ((waiting.sqe_begin[0] >> 16) as u16, 3)
         );
     }
     assert_eq!(

@@ -260,6 +260,7 @@ pub(super) fn config(host: &Host, doorbells: &Arc<DoorbellPages>, entries: u32) 
         },
         counters: Arc::<LaneCounters>::default(),
         mail_count: Arc::default(),
+        first_name: 1,
     }
 }
 

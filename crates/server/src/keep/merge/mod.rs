@@ -10,8 +10,8 @@
 use anyhow::{Context, bail, ensure};
 use api::config::{Range, Size};
 use subsystem::{
-    Allocated, ControllerId, ControllerRecord, ControllerSet, MAX_CONTROLLERS, NamespaceRecord,
-    Pool, Record, SanitizeRecord,
+    Allocated, ControllerId, ControllerRecord, ControllerSet, KeptAnswer, MAX_CONTROLLERS,
+    NamespaceRecord, Pool, Record, SanitizeRecord,
 };
 
 use super::sidecar::{Basis, MediumBasis, NamespaceBasis, Sidecar};
@@ -73,6 +73,8 @@ pub(crate) struct Merged {
     pub(crate) created: u64,
     /// State of its sanitize operations.
     pub(crate) sanitize: SanitizeRecord,
+    /// Answers of commands that were in flight.
+    pub(crate) answers: Vec<KeptAnswer>,
     /// Parts of the configuration that have no effect.
     pub(crate) notes: Vec<String>,
     /// Namespaces that existed before and are no longer served.
@@ -99,6 +101,7 @@ pub(crate) fn merge(
         created,
         sanitize,
         controllers,
+        answers,
         reservations: _,
     } = record.unwrap_or_default();
     let mut merging = Merging {
@@ -111,6 +114,7 @@ pub(crate) fn merge(
             deleted,
             created,
             sanitize,
+            answers,
             ..Merged::default()
         },
     };

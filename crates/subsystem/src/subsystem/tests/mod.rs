@@ -1,5 +1,6 @@
 //! Operations and the directory, with members that acknowledge as the test says.
 
+mod answers;
 mod operations;
 mod space;
 
