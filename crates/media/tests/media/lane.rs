@@ -78,6 +78,7 @@ impl Rig {
             },
             counters: Arc::<LaneCounters>::default(),
             mail_count: Arc::default(),
+            first_name: 1,
         })
         .expect("a lane");
         let queue = SqSpec::new(&host.view, 1, Iova(BASE + SQ as u64), ENTRIES);

@@ -316,6 +316,7 @@ impl World {
             },
             counters: Arc::default(),
             mail_count: Arc::default(),
+            first_name: 1,
         }
     }
 

@@ -265,6 +265,7 @@ impl World {
             },
             counters: Arc::default(),
             mail_count: Arc::default(),
+            first_name: 1,
         }
     }
 
