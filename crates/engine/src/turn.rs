@@ -226,8 +226,21 @@ impl<C: Channel> Engine<C> {
         Ok(Some(self.add_controller(controller, subsystem)))
     }
 
+    /// Lets a controller that was restored copy ([`Controller::release_copies`]).
+    pub fn release_copies(&mut self, slot: ControllerSlot) {
+        self.release_with(slot, |controller, lanes| controller.release_copies(lanes));
+    }
+
     /// Lets a controller that was restored fetch commands ([`Controller::release`]).
     pub fn release_controller(&mut self, slot: ControllerSlot) {
+        self.release_with(slot, |controller, lanes| controller.release(lanes));
+    }
+
+    fn release_with(
+        &mut self,
+        slot: ControllerSlot,
+        release: impl FnOnce(&mut Controller, &mut LanesOf<'_>),
+    ) {
         self.turns_to_look = 0;
         self.members.heat(slot.0);
         let mut lanes = LanesOf {
@@ -235,7 +248,7 @@ impl<C: Channel> Engine<C> {
             controller: slot.0,
         };
         if let Some(controller) = self.members.get_mut(slot.0) {
-            controller.release(&mut lanes);
+            release(controller, &mut lanes);
         }
     }
 

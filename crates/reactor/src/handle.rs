@@ -274,10 +274,15 @@ impl ReactorHandle {
         self.ask(|answer| Message::AddController(Box::new(new), answer))?
     }
 
-    /// Whether every controller that goes on from a former process has executed again what it had
-    /// to.
+    /// Whether every controller that goes on from a former process has executed again what it may:
+    /// at first what only writes.
     pub fn has_replayed(&self) -> anyhow::Result<bool> {
         self.ask(Message::HasReplayed)
+    }
+
+    /// Lets those controllers execute copies again.
+    pub fn release_copies(&self) -> anyhow::Result<()> {
+        self.ask(Message::ReleaseCopies)
     }
 
     /// Lets those controllers fetch commands.

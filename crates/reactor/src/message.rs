@@ -105,8 +105,10 @@ pub(crate) enum Message {
     /// Apply the live keys of a controller's configuration.
     Configure(ControllerSlot, Arc<Controller>, Answer<()>),
     /// Report whether every controller that goes on from a former process has executed again what
-    /// it had to.
+    /// it may.
     HasReplayed(Answer<bool>),
+    /// Let those controllers execute copies again.
+    ReleaseCopies(Answer<()>),
     /// Let those controllers fetch commands.
     Release(Answer<()>),
     /// Have all controllers fetch no more commands, or go on.

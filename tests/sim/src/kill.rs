@@ -26,7 +26,7 @@ impl World {
         let writes = self.hosts.iter().flat_map(|host| host.host.writes_out());
         let writes: Vec<_> = writes.collect();
         self.ledger.repeat(&writes);
-        self.replays = true;
+        (self.replays, self.copies) = (true, false);
         if self.steps >= self.trace_from {
             println!("{:>14} the process dies", self.now);
         }
@@ -118,6 +118,20 @@ impl World {
         };
         if !self.reactors.iter_mut().all(has_replayed) {
             return;
+        }
+        if !std::mem::replace(&mut self.copies, true) {
+            for Reactor { engine, seats, .. } in &mut self.reactors {
+                seats
+                    .iter()
+                    .for_each(|seat| engine.release_copies(seat.slot));
+            }
+            if !self.reactors.iter_mut().all(has_replayed) {
+                let now = self.now;
+                self.reactors
+                    .iter_mut()
+                    .for_each(|reactor| reactor.wake(now));
+                return;
+            }
         }
         self.replays = false;
         self.ledger.repeated();

@@ -87,6 +87,7 @@ pub fn build(seed: u64, trace_from: u64, kills: bool) -> World {
         kills,
         killed_at: 0,
         replays: false,
+        copies: false,
     };
     let busy = random.spread(200, 20_000);
     for _ in 0..random.between(1, 3) {

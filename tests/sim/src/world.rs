@@ -122,6 +122,8 @@ pub struct World {
     pub killed_at: u64,
     /// Commands of a process that died have yet to be executed again.
     pub replays: bool,
+    /// As well, and copies may go on.
+    pub copies: bool,
 }
 
 #[derive(Clone, Copy)]

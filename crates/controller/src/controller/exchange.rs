@@ -229,9 +229,9 @@ impl Controller {
     fn lane_event(&mut self, cqid: u16, event: LaneEvent) {
         match event {
             LaneEvent::QueueRemoved { sqid } => self.sq_removed(sqid),
-            LaneEvent::Replayed => {
+            LaneEvent::Replayed { copies } => {
                 if let Some(cq) = self.queues.cq_mut(cqid) {
-                    cq.replayed = true;
+                    (cq.replayed, cq.copies) = (true, copies);
                 }
             }
             LaneEvent::AbortDone { sqid, cid, aborted } => {

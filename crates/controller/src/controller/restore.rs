@@ -89,15 +89,28 @@ impl Controller {
         self.saved.file()
     }
 
-    /// Whether every command of the process that died has completed, as far as its lanes had them.
+    /// Whether every command of the process that died has completed that may go on, as far as its
+    /// lanes had them.
     #[must_use]
     pub fn has_replayed(&self) -> bool {
         let mut cqs = self.queues.cqs();
         !self.held_back || cqs.all(|(_, cq)| cq.replayed || cq.lane.is_none())
     }
 
+    /// Lets a controller that was restored copy: every controller of the process has executed again
+    /// what only writes ([`Controller::has_replayed`], which follows anew).
+    pub fn release_copies(&mut self, lanes: &mut impl LaneTable) {
+        for cq in self.queues.cqs_mut() {
+            if std::mem::take(&mut cq.copies)
+                && let Some(key) = cq.lane
+            {
+                cq.replayed = !lanes.command(key, LaneCommand::ReleaseCopies);
+            }
+        }
+    }
+
     /// Lets a controller that was restored fetch commands: every controller of the process has
-    /// replayed ([`Controller::has_replayed`]).
+    /// replayed ([`Controller::has_replayed`]), copies as well.
     pub fn release(&mut self, lanes: &mut impl LaneTable) {
         if std::mem::take(&mut self.held_back) {
             self.saved.renew_version();

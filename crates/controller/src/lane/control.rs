@@ -67,6 +67,7 @@ impl Lane {
             LaneCommand::TakeBus => self.queues.service.take_bus(),
             LaneCommand::Pause => self.queues.service.set_to_move(true),
             LaneCommand::Resume => self.queues.service.set_to_move(false),
+            LaneCommand::ReleaseCopies => self.queues.release_copies(),
             LaneCommand::Release => self.queues.release(),
         }
     }
@@ -306,7 +307,8 @@ impl Queues {
         if report.is_some() || !self.service.is_ending() || !self.comes_to_rest() {
             return report;
         }
-        self.service.come_to_rest()
+        let copies = self.replays.late.iter().any(|one| self.copies(one));
+        self.service.come_to_rest(copies)
     }
 
     /// True where a turn would find something to do.

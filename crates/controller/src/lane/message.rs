@@ -85,8 +85,10 @@ pub enum LaneCommand {
     Pause,
     /// Go on.
     Resume,
-    /// Fetch commands from now on: every lane that was restored has executed again what had to be
-    /// ([`LaneEvent::Replayed`]).
+    /// Execute copies again: every lane that was restored has executed again what only writes
+    /// ([`LaneEvent::Replayed`], which answers this, too).
+    ReleaseCopies,
+    /// Fetch commands from now on: every lane that was restored has executed again what writes.
     Release,
 }
 
@@ -109,9 +111,12 @@ pub enum LaneEvent {
         /// Which.
         sqid: u16,
     },
-    /// Of a lane that was restored: every command of the process that died has completed, and none
-    /// is fetched before [`LaneCommand::Release`].
-    Replayed,
+    /// Of a lane that was restored: every command of the process that died has completed, except
+    /// those that go on with [`LaneCommand::ReleaseCopies`] and [`LaneCommand::Release`].
+    Replayed {
+        /// Some go on with the former.
+        copies: bool,
+    },
     /// The answer to [`LaneCommand::Abort`].
     AbortDone {
         /// As asked.

@@ -31,8 +31,9 @@ pub(super) enum Way {
 pub(super) struct Replays {
     /// In the order in which they go on.
     pub(super) left: VecDeque<Replay>,
-    /// Those that only read. They follow when all lanes are released: a process that is killed
-    /// while it copies leaves half of a block, until the write is executed again, on whatever lane.
+    /// Those that read, which follow when all lanes have written: a process that is killed while it
+    /// copies into memory leaves half of a block, until the write is executed again, on whatever
+    /// lane. Copies come before those that only read.
     pub(super) late: VecDeque<Replay>,
     /// The process has died by its own fault, perhaps by one of them.
     pub(super) suspected: bool,

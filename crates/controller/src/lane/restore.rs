@@ -4,9 +4,12 @@
 //! execute those commands again, in the order in which they were fetched ([`Queues::replay`]). The
 //! caller gives no turn before the media have ended the I/O of the process that died, and releases
 //! the lanes when all of them have reported that their commands have completed: a write that is
-//! executed again must not follow one that the host has submitted since. Commands that only read go
-//! on when the lane is released, before it fetches: they must not see a block that the process was
-//! writing when it died.
+//! executed again must not follow one that the host has submitted since.
+//!
+//! Commands that read the blocks of a medium must not see one that the process was writing when it
+//! died. Copies go on when all lanes have executed what only writes ([`Queues::release_copies`]),
+//! and commands that only read when all lanes have copied: when the lane is released, before it
+//! fetches.
 //!
 //! Invariants:
 //! - Restoring writes nothing that the host sees, and nothing by which a second restart would
@@ -170,7 +173,12 @@ const FORWARDED: [NvmOpcode; 2] = [
 ];
 
 /// Those that read the blocks of a medium, and may see half of a write.
-const LATE: [NvmOpcode; 3] = [NvmOpcode::READ, NvmOpcode::COMPARE, NvmOpcode::VERIFY];
+const LATE: [NvmOpcode; 4] = [
+    NvmOpcode::READ,
+    NvmOpcode::COMPARE,
+    NvmOpcode::VERIFY,
+    NvmOpcode::COPY,
+];
 
 /// When a command goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -178,8 +186,7 @@ enum Order {
     /// What was being posted comes first.
     Posted,
     Usual,
-    Copy,
-    /// When the lane is released.
+    /// When the lane may copy, or is released.
     Late,
 }
 
@@ -316,12 +323,30 @@ impl Queues {
         Ok(())
     }
 
+    /// All lanes have executed what only writes: copies go on, and their end is reported.
+    pub(super) fn release_copies(&mut self) {
+        self.service.replay_more();
+        let late = std::mem::take(&mut self.replays.late);
+        let (copies, late): (VecDeque<_>, _) = late.into_iter().partition(|one| self.copies(one));
+        self.replays.late = late;
+        self.go_on_with(copies);
+    }
+
     /// All lanes have executed what writes: those that read go on, and then what the host submits.
     pub(super) fn release(&mut self) {
         self.service.release();
-        if !self.replays.late.is_empty() {
-            let late = std::mem::take(&mut self.replays.late);
-            self.replays.left.extend(late);
+        let late = std::mem::take(&mut self.replays.late);
+        self.go_on_with(late);
+    }
+
+    /// Whether a command reads and writes.
+    pub(super) fn copies(&self, one: &Replay) -> bool {
+        self.slots.get(one.slot).sqe().opcode == NvmOpcode::COPY.0
+    }
+
+    fn go_on_with(&mut self, replays: VecDeque<Replay>) {
+        if !replays.is_empty() {
+            self.replays.left.extend(replays);
             self.service.set_replaying(true);
         }
     }
@@ -391,8 +416,6 @@ impl Queues {
             let order = match way {
                 Way::Post => Order::Posted,
                 Way::Again if LATE.contains(&opcode) => Order::Late,
-                // What it reads may be half of a write in this lane.
-                Way::Again if opcode == NvmOpcode::COPY => Order::Copy,
                 _ => Order::Usual,
             };
             slot.outlive();

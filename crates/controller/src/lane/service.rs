@@ -132,6 +132,14 @@ impl Service {
         self.settle();
     }
 
+    /// More commands of the process that died are to complete, and that is to be reported.
+    pub(super) fn replay_more(&mut self) {
+        if self.restored != Restored::No {
+            self.restored = Restored::Replaying;
+            self.settle();
+        }
+    }
+
     /// It may fetch.
     pub(super) fn release(&mut self) {
         self.restored = Restored::No;
@@ -201,7 +209,7 @@ impl Service {
     /// What a stop or a leave of the bus still waits for, if there is one.
     pub(super) fn awaits(&self) -> Option<Awaits> {
         match self.stop {
-            Stop::No | Stop::Leaving if self.restored == Restored::Replaying => {
+            Stop::No | Stop::Leaving | Stop::Left if self.restored == Restored::Replaying => {
                 Some(Awaits::Replays)
             }
             Stop::No | Stop::Left | Stop::Told => None,
@@ -211,8 +219,8 @@ impl Service {
         }
     }
 
-    /// That has come. The report of it.
-    pub(super) fn come_to_rest(&mut self) -> Option<LaneEvent> {
+    /// That has come. The report of it; `copies`: commands of a process that died wait to copy.
+    pub(super) fn come_to_rest(&mut self, copies: bool) -> Option<LaneEvent> {
         match self.awaits()? {
             Awaits::Media => {
                 self.stop = Stop::Told;
@@ -221,7 +229,7 @@ impl Service {
             Awaits::Replays => {
                 self.restored = Restored::Told;
                 self.settle();
-                Some(LaneEvent::Replayed)
+                Some(LaneEvent::Replayed { copies })
             }
             Awaits::Commands | Awaits::Idle => {
                 self.stop = Stop::Left;

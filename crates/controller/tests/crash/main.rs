@@ -314,7 +314,8 @@ fn nothing_is_fetched_before_the_release() {
             .reap(&mut done);
         done.drain(..)
             .for_each(|one| lane.complete(one.ticket, one.outcome));
-        replayed |= std::iter::from_fn(|| lane.take_event()).any(|e| e == LaneEvent::Replayed);
+        replayed |= std::iter::from_fn(|| lane.take_event())
+            .any(|e| matches!(e, LaneEvent::Replayed { .. }));
     }
     world.lane = Some(lane);
     assert!(replayed);

@@ -314,9 +314,14 @@ impl World {
         let raised = lane.take_posted().is_some();
         let events = std::iter::from_fn(|| lane.take_event());
         self.events.extend(events);
-        if self.events.contains(&LaneEvent::Replayed) {
-            self.events.retain(|event| *event != LaneEvent::Replayed);
-            lane.command(LaneCommand::Release);
+        let replayed = |event: &LaneEvent| matches!(event, LaneEvent::Replayed { .. });
+        if let Some(at) = self.events.iter().position(replayed) {
+            let copies = LaneEvent::Replayed { copies: true };
+            lane.command(if self.events.remove(at) == copies {
+                LaneCommand::ReleaseCopies
+            } else {
+                LaneCommand::Release
+            });
         }
         self.lane = Some(lane);
         if raised {

@@ -356,7 +356,7 @@ impl World {
             lane.complete(ticket, outcome);
         }
         while let Some(event) = lane.take_event() {
-            self.replayed |= event == LaneEvent::Replayed;
+            self.replayed |= matches!(event, LaneEvent::Replayed { .. });
         }
         if std::mem::take(&mut self.replayed) {
             lane.command(LaneCommand::Release);

@@ -197,13 +197,20 @@ impl Reactor {
         self.engine.watch_commands(slot, Some(watching));
     }
 
-    /// Whether every controller that goes on has executed again what it had to.
+    /// Whether every controller that goes on has executed again what it may.
     pub(super) fn has_replayed(&mut self) -> bool {
         let mut slots = self.hosted.iter().flatten().map(Hosted::slot);
         slots.all(|slot| {
             let controller = self.engine.controller_mut(slot);
             controller.is_none_or(|controller| controller.has_replayed())
         })
+    }
+
+    /// Lets the controllers that go on execute copies again.
+    pub(super) fn release_copies(&mut self) {
+        for hosted in self.hosted.iter().flatten() {
+            self.engine.release_copies(hosted.slot());
+        }
     }
 
     /// Lets the controllers that go on fetch commands. One whose medium hangs reports a fatal

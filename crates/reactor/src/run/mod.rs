@@ -523,6 +523,10 @@ impl Reactor {
                 reply(&answer, ());
             }
             Message::HasReplayed(answer) => reply(&answer, self.has_replayed()),
+            Message::ReleaseCopies(answer) => {
+                self.release_copies();
+                reply(&answer, ());
+            }
             Message::Release(answer) => {
                 self.release();
                 reply(&answer, ());

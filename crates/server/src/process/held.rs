@@ -26,10 +26,12 @@ pub(super) fn begin(supervisor: &Arc<Supervisor>, holder: &Arc<Holder>) -> anyho
         );
     }
     let until = Instant::now() + REPLAY;
-    while !supervisor.has_replayed()? && Instant::now() < until {
-        std::thread::sleep(PAUSE);
-    }
-    if !supervisor.has_replayed()? {
+    // Copies read, so they follow what only writes.
+    let replayed = have_replayed(supervisor, until)? && {
+        supervisor.release_copies()?;
+        have_replayed(supervisor, until)?
+    };
+    if !replayed {
         tracing::error!(
             "commands of the last process did not end within {} s: their hosts find a fatal status, and must reset it",
             REPLAY.as_secs()
@@ -51,4 +53,15 @@ pub(super) fn begin(supervisor: &Arc<Supervisor>, holder: &Arc<Holder>) -> anyho
         })
         .context("cannot start a thread")?;
     Ok(())
+}
+
+/// Whether all commands of the last process that may go on end in time.
+fn have_replayed(supervisor: &Supervisor, until: Instant) -> anyhow::Result<bool> {
+    while !supervisor.has_replayed()? {
+        if Instant::now() >= until {
+            return Ok(false);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(true)
 }

@@ -242,7 +242,8 @@ impl Supervisor {
         Ok(supervisor)
     }
 
-    /// Whether every command that a former process had in flight has ended.
+    /// Whether every command that a former process had in flight has ended, of those that may go
+    /// on.
     pub(crate) fn has_replayed(&self) -> anyhow::Result<bool> {
         let state = self.lock();
         for reactor in &state.reactors {

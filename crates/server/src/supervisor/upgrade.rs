@@ -28,6 +28,13 @@ impl Supervisor {
         self.lock().process()
     }
 
+    /// Lets copies go on that a former process had in flight.
+    pub(crate) fn release_copies(&self) -> anyhow::Result<()> {
+        let state = self.lock();
+        let mut reactors = state.reactors.iter();
+        reactors.try_for_each(ReactorHandle::release_copies)
+    }
+
     /// Lets hosts of a former process continue.
     pub(crate) fn release(&self) -> anyhow::Result<()> {
         let mut state = self.lock();

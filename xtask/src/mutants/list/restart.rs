@@ -26,6 +26,10 @@ const ZONE_CHANGED: Test = unit(
 );
 const POISON: Test =
     crash("a_command_that_ends_the_process_twice_ends_with_an_error_and_no_other_does");
+const COPIES: Test = unit(
+    "controller",
+    "controller::tests::restart::copies_go_on_after_the_writes_of_all_lanes_and_before_the_reads",
+);
 const DAMAGED: Test = crash("a_damaged_area_is_refused_or_goes_on");
 
 pub(super) const MUTATIONS: &[Mutation] = &[
@@ -33,8 +37,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "restart-off-the-bus",
         guard: "a lane that was restored and leaves the bus reports its replays",
         file: "crates/controller/src/lane/service.rs",
-        from: "Stop::No | Stop::Leaving if self.restored == Restored::Replaying => {",
-        to: "Stop::No if self.restored == Restored::Replaying => {",
+        from: "Stop::No | Stop::Leaving | Stop::Left if self.restored",
+        to: "Stop::No if self.restored",
         test: unit(
             "controller",
             "controller::tests::bus::a_controller_that_is_off_the_bus_goes_on_in_another_process",
@@ -321,6 +325,41 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "tests-sim",
             &["--test", "seeds"],
             "a_read_that_is_executed_again_sees_no_half_of_a_write",
+        ),
+    },
+    Mutation {
+        name: "restart-copies-not-late",
+        guard: "copies are executed again when all lanes have executed what only writes",
+        file: "crates/controller/src/lane/restore.rs",
+        from: "    NvmOpcode::VERIFY,\n    NvmOpcode::COPY,\n];",
+        to: "    NvmOpcode::VERIFY,\n    NvmOpcode::VERIFY,\n];",
+        test: COPIES,
+    },
+    Mutation {
+        name: "restart-copies-with-reads",
+        guard: "commands that read are executed again when all lanes have copied",
+        file: "crates/controller/src/lane/restore.rs",
+        from: "        self.replays.late = late;\n        self.go_on_with(copies);",
+        to: "        self.go_on_with(copies);\n        self.go_on_with(late);",
+        test: COPIES,
+    },
+    Mutation {
+        name: "restart-copies-not-awaited",
+        guard: "nothing is fetched before all lanes have copied",
+        file: "crates/controller/src/controller/restore.rs",
+        from: "cq.replayed = !lanes.command(key, LaneCommand::ReleaseCopies);",
+        to: "cq.replayed = lanes.command(key, LaneCommand::ReleaseCopies);",
+        test: COPIES,
+    },
+    Mutation {
+        name: "restart-copies-off-the-bus",
+        guard: "a lane that has left the bus answers that it has copied",
+        file: "crates/controller/src/lane/service.rs",
+        from: "Stop::No | Stop::Leaving | Stop::Left if self.restored",
+        to: "Stop::No | Stop::Leaving if self.restored",
+        test: unit(
+            "controller",
+            "controller::tests::restart::a_copy_that_ended_with_its_queue_keeps_no_controller_waiting",
         ),
     },
 ];

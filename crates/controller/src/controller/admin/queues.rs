@@ -51,8 +51,10 @@ pub(crate) struct IoCq {
     /// The last round of [`crate::controller`]'s bus in which its lane came to have nothing in
     /// flight.
     pub(crate) left_bus: u32,
-    /// Its lane was not restored, or has executed again what had to be.
+    /// Its lane was not restored, or has executed again what may go on.
     pub(crate) replayed: bool,
+    /// Its lane has copies that do not go on yet.
+    pub(crate) copies: bool,
     /// Completions that were there at the last look.
     completions_seen: u64,
     deleting: bool,
@@ -341,6 +343,7 @@ impl Controller {
             namespaces_drained: self.attached.generation,
             left_bus: 0,
             replayed: !self.held_back,
+            copies: false,
             completions_seen: 0,
             deleting: false,
             watched: None,

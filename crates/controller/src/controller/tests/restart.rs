@@ -9,12 +9,14 @@ use std::os::unix::fs::FileExt as _;
 use memory::{Iova, StateFile};
 use nvme_spec::registers::sq_tail_slot;
 use nvme_spec::{Cqe, Sqe};
+use port::testing::{Manner, Seen};
 use subsystem::{Subsystem, SubsystemConfig};
 
 use super::rig::*;
 use crate::controller::saved::ControllerState;
 use crate::controller::{Controller, Interrupt};
 use crate::crash::{self, Death};
+use crate::lane::{LaneCommand, LaneEvent, LaneTable as _};
 use crate::state::{FORMAT_VERSION, OLDEST_VERSION, QueueState, SqState};
 
 /// What the host does, one after the other.
@@ -267,6 +269,90 @@ fn a_reset_or_a_shutdown_that_was_going_on_ends() {
     ends(|rig| rig.controller.function_reset(), 0);
     let normal = CC_ENABLE | 1 << 14;
     ends(|rig| rig.write32(CC, normal), RDY | SHST_COMPLETE);
+}
+
+/// A write may have left half of a block when the process died, until it is executed again, and a
+/// copy that read that half would write it elsewhere.
+#[test]
+fn copies_go_on_after_the_writes_of_all_lanes_and_before_the_reads() {
+    let mut rig = Rig::enabled();
+    rig.create_pair(1, 8);
+    rig.create_pair(2, 8);
+    // Block 40 becomes what block 8 has.
+    let mut list = [0; 32];
+    list[8..16].copy_from_slice(&8_u64.to_le_bytes());
+    rig.host.write(rig.host.page(210), &list);
+    let copy = Sqe {
+        opcode: 0x19,
+        prp1: rig.host.page(210).0,
+        cdw10: 40,
+        ..rig.read_sqe(1, 1)
+    };
+    let read = Sqe {
+        cdw10: 40,
+        ..rig.read_sqe(2, 1)
+    };
+    let write = Sqe {
+        opcode: 0x01,
+        cdw10: 8,
+        ..rig.read_sqe(3, 1)
+    };
+    rig.medium(0).manner = Manner::Hanging;
+    rig.submit_io(1, 0, copy);
+    rig.submit_io(1, 1, read);
+    rig.submit_io(2, 0, write);
+    rig.turns(4);
+    assert_eq!(rig.medium(0).seen.len(), 3);
+    rig.revive();
+    let (from, to) = (8 * 512, 40 * 512);
+    let order = [
+        Seen::Write(from, 512, false),
+        Seen::Read(from, 512),
+        Seen::Write(to, 512, false),
+        Seen::Read(to, 512),
+    ];
+    for so_far in 1..=order.len() {
+        rig.turns(8);
+        assert_eq!(rig.medium(0).seen, order[..so_far]);
+        rig.medium(0).release(1);
+    }
+    rig.turns(8);
+    let ended = [(1, 0), (1, 1), (2, 0)].map(|(qid, index)| rig.io_cqe(qid, index));
+    assert!(ended.iter().flatten().all(|cqe| code(cqe) == OK));
+    assert_eq!(ended.iter().flatten().count(), 3);
+}
+
+/// A lane has left the bus when nothing is in flight, and answers nevertheless.
+#[test]
+fn a_copy_that_ended_with_its_queue_keeps_no_controller_waiting() {
+    let mut rig = Rig::enabled();
+    rig.create_pair(1, 8);
+    rig.medium(0).manner = Manner::Hanging;
+    rig.host.write(rig.host.page(210), &[0; 32]);
+    let copy = Sqe {
+        opcode: 0x19,
+        prp1: rig.host.page(210).0,
+        cdw10: 40,
+        ..rig.read_sqe(1, 1)
+    };
+    rig.submit_io(1, 0, copy);
+    rig.turns(4);
+    rig.revive();
+    let key = rig.lanes.iter().next().expect("a queue pair").key();
+    let lane = rig.lanes.local(key).expect("its lane");
+    let events = std::iter::from_fn(|| lane.take_event()).collect::<Vec<_>>();
+    assert_eq!(events, [LaneEvent::Replayed { copies: true }]);
+    lane.command(LaneCommand::RemoveQueue { sqid: 1 });
+    lane.command(LaneCommand::LeaveBus {
+        round: 1,
+        idle: false,
+    });
+    let events = std::iter::from_fn(|| lane.take_event()).collect::<Vec<_>>();
+    let left = LaneEvent::LeftBus { round: 1 };
+    assert_eq!(events, [LaneEvent::QueueRemoved { sqid: 1 }, left]);
+    lane.command(LaneCommand::ReleaseCopies);
+    let event = lane.take_event();
+    assert_eq!(event, Some(LaneEvent::Replayed { copies: false }));
 }
 
 #[test]

@@ -336,6 +336,9 @@ impl Rig {
             keeper.turn(&mut self.subsystem);
         }
         if self.controller.has_replayed() {
+            self.controller.release_copies(&mut self.lanes);
+        }
+        if self.controller.has_replayed() {
             self.controller.release(&mut self.lanes);
         }
         let kicks: Vec<_> = self.controller.take_kicks().collect();
