@@ -22,7 +22,8 @@ const COMMANDS: u64 = 50_000;
 /// Runs with seeds that are always the same, from 1 on, and runs with seeds of the commit.
 const FIXED_RUNS: u64 = 40;
 const OTHER_RUNS: u64 = 20;
-/// Runs with seeds of the commit in which the process dies, and their I/O commands.
+/// Runs with seeds of the commit in which the process dies, and their I/O commands; then as many in
+/// which hosts do more.
 const KILLED_RUNS: u64 = 50;
 const KILLED_COMMANDS: u64 = 10_000;
 
@@ -41,6 +42,9 @@ pub(crate) struct SimulateArgs {
     /// The process dies now and then, and another one goes on from what it left
     #[arg(long)]
     kill: bool,
+    /// Hosts also write to zones
+    #[arg(long)]
+    more: bool,
     /// Print what hosts do, from this step of each run on
     #[arg(long, value_name = "STEP")]
     trace: Option<u64>,
@@ -59,6 +63,9 @@ pub(crate) fn run(workspace: &Workspace, args: &SimulateArgs) -> Result<bool> {
     if args.kill {
         command.arg("--kill");
     }
+    if args.more {
+        command.arg("--more");
+    }
     if let Some(step) = args.trace {
         command.args(["--trace", &step.to_string()]);
     }
@@ -76,8 +83,10 @@ pub(crate) fn stage(context: &mut Context<'_>) -> Result<Counts> {
     context.run(&mut command(context.workspace, seed, COMMANDS, OTHER_RUNS)?)?;
     let mut kills = command(context.workspace, seed, KILLED_COMMANDS, KILLED_RUNS)?;
     context.run(kills.arg("--kill"))?;
+    let mut more = command(context.workspace, seed, KILLED_COMMANDS, KILLED_RUNS)?;
+    context.run(more.args(["--kill", "--more"]))?;
     Ok(Counts {
-        passed: u32::try_from(FIXED_RUNS + OTHER_RUNS + KILLED_RUNS)?,
+        passed: u32::try_from(FIXED_RUNS + OTHER_RUNS + 2 * KILLED_RUNS)?,
         ..Counts::default()
     })
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::ledger::Ledger;
 use crate::wire::Wire;
+use crate::zones::Zones;
 
 /// What went wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +73,8 @@ pub struct Around<'a> {
     pub wire: &'a mut Wire,
     /// What blocks may hold.
     pub ledger: &'a mut Ledger,
+    /// What zones may be.
+    pub zones: &'a mut Zones,
     /// Bounds.
     pub bounds: Bounds,
     /// What happened.

@@ -1,14 +1,16 @@
 //! Media of the program in memory, and drives whose time they have: small and fast ones, which
 //! collect all the time.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use media::{KeptFiles, MediumKind, MediumSpec};
+use media::{KeptFiles, MediumKind, MediumSpec, ZoneSpec};
 use model::{
     Arithmetic, CollectionPolicy, Direction, FlashExtras, FlashParameters, Model, NvmParameters,
     Parameters,
 };
 use port::MediumTraits;
+use port::set::CommandSet;
 
 use crate::medium::Port;
 use crate::random::Random;
@@ -18,7 +20,7 @@ const PAGE: u32 = 4096;
 /// A medium in memory that outlives the process.
 #[derive(Debug)]
 pub struct Real {
-    size: u64,
+    kind: MediumKind,
     timing: Option<Parameters>,
     medium: Arc<media::Medium>,
 }
@@ -26,9 +28,19 @@ pub struct Real {
 impl Real {
     /// A new one of `size` bytes, with a timing model or without.
     pub(crate) fn new(size: u64, timing: Option<Parameters>) -> Self {
-        let medium = Self::open(size, timing.as_ref(), KeptFiles::default());
+        Self::of(MediumKind::Ram { size }, timing)
+    }
+
+    /// The same with zones.
+    pub(crate) fn zoned(size: u64, zones: ZoneSpec, timing: Option<Parameters>) -> Self {
+        let of = Box::new(MediumKind::Ram { size });
+        Self::of(MediumKind::Zoned { of, zones }, timing)
+    }
+
+    fn of(kind: MediumKind, timing: Option<Parameters>) -> Self {
+        let medium = Self::open(&kind, timing.as_ref(), KeptFiles::default());
         Self {
-            size,
+            kind,
             timing,
             medium,
         }
@@ -36,17 +48,21 @@ impl Real {
 
     /// The same bytes in another process, which begins with a new model of time.
     pub(crate) fn again(&mut self) {
-        let memory = self.medium.memory_file().expect("it outlives the process");
-        let memory = memory.try_clone_to_owned().expect("a descriptor");
+        let copied = |file: BorrowedFd<'_>| file.try_clone_to_owned().expect("a descriptor");
         let files = KeptFiles {
-            memory: Some(memory),
-            ..KeptFiles::default()
+            memory: self.medium.memory_file().map(copied),
+            zones: self.medium.zones_file().map(copied),
         };
-        self.medium = Self::open(self.size, self.timing.as_ref(), files);
+        assert!(files.memory.is_some(), "it outlives the process");
+        self.medium = Self::open(&self.kind, self.timing.as_ref(), files);
     }
 
-    fn open(size: u64, timing: Option<&Parameters>, files: KeptFiles) -> Arc<media::Medium> {
-        let kind = MediumKind::Ram { size };
+    fn open(
+        kind: &MediumKind,
+        timing: Option<&Parameters>,
+        files: KeptFiles,
+    ) -> Arc<media::Medium> {
+        let kind = kind.clone();
         let mut medium = media::Medium::open_kept(&MediumSpec { kind }, files).expect("memory");
         if let Some(timing) = timing {
             media::Medium::set_timing(&mut medium, timing.clone()).expect("a drive");
@@ -57,6 +73,11 @@ impl Real {
     /// A channel of it.
     pub(crate) fn port(&self, depth: u16) -> Port {
         Port::Ram(self.medium.channel(depth).expect("a channel of memory"))
+    }
+
+    /// The command set of its zones.
+    pub(crate) fn set(&self) -> Option<Arc<dyn CommandSet>> {
+        self.medium.set()
     }
 
     /// Its traits.
@@ -75,7 +96,8 @@ pub(crate) fn timing(random: &mut Random, size: u64) -> Parameters {
     }
 }
 
-fn low_latency(random: &mut Random) -> NvmParameters {
+/// The time of a drive that has no flash.
+pub(crate) fn low_latency(random: &mut Random) -> NvmParameters {
     let mut direction = || Direction {
         latency_ns: random.spread(2_000, 40_000),
         bandwidth_bytes_per_s: random.pick(&[0, 2_400_000_000]),

@@ -342,7 +342,7 @@ impl Block {
                 && match found {
                     Found::Zeroes => r.zeroes,
                     Found::Write(write) => !r.zeroes && r.write == write,
-                    Found::Wrong { .. } => false,
+                    Found::Copy(..) | Found::Wrong { .. } => false,
                 }
         };
         let mut seen = self.records.iter_mut().filter(|r| is(r));

@@ -10,7 +10,8 @@
 //! - [`world`]: who acts next, and what must be true in the end; [`operator`]: moves and changes of
 //!   namespaces;
 //! - [`host`]: hosts, and what they check;
-//! - [`ledger`] and [`stamp`]: which values a block may have, and what a block holds;
+//! - [`ledger`] and [`stamp`]: which values a block may have, and what a block holds; [`zones`]: the
+//!   same of zones;
 //! - [`reactor`], [`seat`], [`wire`]: the program's loop and its transport, without threads and
 //!   sockets;
 //! - `kill`: the process dies, and another one goes on from what it left;
@@ -35,6 +36,7 @@ pub mod seat;
 pub mod stamp;
 pub mod wire;
 pub mod world;
+pub mod zones;
 
 use std::fmt;
 
@@ -51,6 +53,8 @@ pub struct Options {
     pub trace_from: u64,
     /// The process dies now and then, and another one goes on.
     pub kills: bool,
+    /// Hosts do more than in the first simulations, of which seeds are known.
+    pub more: bool,
 }
 
 /// A simulation that went well.
@@ -84,13 +88,15 @@ impl fmt::Display for Found {
             seed,
             commands,
             kills,
+            more,
             ..
         } = self.options;
         let kill = if kills { " --kill" } else { "" };
+        let more = if more { " --more" } else { "" };
         writeln!(f, "seed {seed}, step {}: {}", self.step, self.failure)?;
         write!(
             f,
-            "to repeat it: cargo xtask simulate --seed {seed} --commands {commands} --runs 1{kill} --trace {}",
+            "to repeat it: cargo xtask simulate --seed {seed} --commands {commands} --runs 1{kill}{more} --trace {}",
             self.step.saturating_sub(10_000)
         )
     }
@@ -101,7 +107,7 @@ impl fmt::Display for Found {
 /// # Errors
 /// What must not be has happened.
 pub fn simulate(options: Options) -> Result<Report, Found> {
-    let mut world = scenario::build(options.seed, options.trace_from, options.kills);
+    let mut world = scenario::build(&options);
     let run = world.run(options.commands);
     if let Err(failure) = run {
         return Err(Found {

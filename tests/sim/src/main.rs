@@ -21,6 +21,9 @@ struct Args {
     /// The process dies now and then, and another one goes on from what it left
     #[arg(long)]
     kill: bool,
+    /// Hosts also write to zones
+    #[arg(long)]
+    more: bool,
     /// Print what hosts do, from this step of each run on
     #[arg(long, value_name = "STEP")]
     trace: Option<u64>,
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
             commands: args.commands,
             trace_from: args.trace.unwrap_or(u64::MAX),
             kills: args.kill,
+            more: args.more,
         };
         match simulate(options) {
             Ok(report) => {

@@ -507,6 +507,40 @@ impl Channel for Port {
         }
     }
 
+    fn note(&self, request: &Request<'_>) -> Option<u64> {
+        match self {
+            Port::Sim(channel) => channel.note(request),
+            Port::Ram(channel) => channel.note(request),
+        }
+    }
+
+    fn uses_note(&self, note: u64) -> bool {
+        match self {
+            Port::Sim(channel) => channel.uses_note(note),
+            Port::Ram(channel) => channel.uses_note(note),
+        }
+    }
+
+    fn has_begun(&self, request: &Request<'_>, note: u64) -> bool {
+        match self {
+            Port::Sim(channel) => channel.has_begun(request, note),
+            Port::Ram(channel) => channel.has_begun(request, note),
+        }
+    }
+
+    fn add_again(
+        &mut self,
+        ticket: Ticket,
+        noted: (&Request<'_>, u64),
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        match self {
+            Port::Sim(channel) => channel.add_again(ticket, noted, segments, view),
+            Port::Ram(channel) => channel.add_again(ticket, noted, segments, view),
+        }
+    }
+
     fn copies(&self) -> bool {
         match self {
             Port::Sim(channel) => channel.copies(),

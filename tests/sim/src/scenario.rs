@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use controller::{Controller, ControllerConfig, DoorbellMode};
 use engine::{Engine, EngineId, Mode};
+use media::ZoneSpec;
 use memory::DoorbellPages;
+use model::Parameters;
 use port::ChannelId;
 use port::namespace::Namespace;
 use port::time::Time;
 use subsystem::{Subsystem, SubsystemConfig};
 
+use crate::Options;
 use crate::around::{Bounds, Tally};
 use crate::drive::{self, Real};
 use crate::host::{Doorbells, Host, Manners, Space};
@@ -21,6 +24,7 @@ use crate::random::Random;
 use crate::reactor::Reactor;
 use crate::seat::Seat;
 use crate::world::{Attached, Bytes, Medium, Post, World};
+use crate::zones::Zones;
 
 /// Commands that a channel holds at most.
 const DEPTH: u16 = 256;
@@ -32,7 +36,14 @@ const MILLISECOND: u64 = 1_000_000;
 
 /// The world of a seed.
 #[must_use]
-pub fn build(seed: u64, trace_from: u64, kills: bool) -> World {
+pub fn build(options: &Options) -> World {
+    let Options {
+        seed,
+        trace_from,
+        kills,
+        more,
+        ..
+    } = *options;
     let mut random = Random::new(seed);
     let hangs = random.once_in(3);
     let faults = random.once_in(3);
@@ -68,6 +79,7 @@ pub fn build(seed: u64, trace_from: u64, kills: bool) -> World {
         media: Vec::new(),
         spaces: Vec::new(),
         ledger: Ledger::default(),
+        zones: Zones::default(),
         clock: Rc::new(Clock::default()),
         bounds,
         faults,
@@ -93,6 +105,10 @@ pub fn build(seed: u64, trace_from: u64, kills: bool) -> World {
     for _ in 0..random.between(1, 3) {
         let habits = habits(&mut random, hangs, faults);
         add_subsystem(&mut world, &mut random, habits, busy);
+    }
+    // A medium with zones has one reactor.
+    if more && world.reactors.len() == 1 {
+        add_zones(&mut world, &mut random, busy);
     }
     world
 }
@@ -145,11 +161,7 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
         },
         depth: DEPTH,
     };
-    for Reactor { engine, .. } in &mut world.reactors {
-        let port = medium.port(&world.clock);
-        let added = engine.add_channel(channel, port, DEPTH.into());
-        assert!(added.is_ok(), "each medium has its own id");
-    }
+    open_channels(world, &medium);
     let spaces = [0, 1].map(|at| Space {
         space: world.ledger.add_space(blocks[at]),
         nsid: at as u32 + 1,
@@ -170,9 +182,82 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
         restrictions: None,
         set: None,
     });
-    world.spaces.extend(spaces);
-    world.absent_until.extend([0, 0]);
     world.media.push(medium);
+    let spaces = spaces.to_vec();
+    add_hosts(world, random, busy, (reactor, spaces, namespaces.to_vec()));
+}
+
+/// A subsystem of a namespace with zones.
+fn add_zones(world: &mut World, random: &mut Random, busy: u64) {
+    let (shift, zone) = (12, 16);
+    let count = random.between(2, 8);
+    let capacity = random.between(4, zone);
+    let blocks = count * zone;
+    let spec = ZoneSpec {
+        zone_size: zone << shift,
+        zone_capacity: capacity << shift,
+        max_open: 0,
+        max_active: 0,
+        descriptor_extension: 0,
+        append_limit: 0,
+        random: None,
+    };
+    let timing = (!random.once_in(4)).then(|| Parameters::Nvm(drive::low_latency(random)));
+    let real = Real::zoned(blocks << shift, spec, timing);
+    let (traits, set) = (real.traits(), real.set());
+    let number = world.media.len();
+    let channel = ChannelId(number as u16);
+    let medium = Medium {
+        channel,
+        bytes: Bytes::Real(Box::new(real)),
+        depth: DEPTH,
+    };
+    open_channels(world, &medium);
+    world.media.push(medium);
+    let space = Space {
+        space: world.ledger.add_space(blocks),
+        nsid: 1,
+        blocks,
+        shift,
+        medium: number,
+        start: 0,
+    };
+    world.zones = Zones::new(space.space, count as usize, zone, capacity);
+    let namespace = Namespace {
+        nsid: space.nsid,
+        channel,
+        start: space.start,
+        blocks,
+        lba_shift: shift,
+        nguid: [space.space as u8 + 1; 16],
+        eui64: [space.space as u8 + 1; 8],
+        traits,
+        restrictions: None,
+        set,
+    };
+    add_hosts(world, random, busy, (0, vec![space], vec![namespace]));
+}
+
+/// Every reactor gets a channel of a medium.
+fn open_channels(world: &mut World, medium: &Medium) {
+    for Reactor { engine, .. } in &mut world.reactors {
+        let port = medium.port(&world.clock);
+        let added = engine.add_channel(medium.channel, port, DEPTH.into());
+        assert!(added.is_ok(), "each medium has its own id");
+    }
+}
+
+/// A subsystem of these namespaces, of the medium that was added last, with its hosts.
+fn add_hosts(
+    world: &mut World,
+    random: &mut Random,
+    busy: u64,
+    (reactor, spaces, namespaces): (usize, Vec<Space>, Vec<Namespace>),
+) {
+    let number = world.media.len() - 1;
+    let zoned = namespaces.iter().any(|namespace| namespace.set.is_some());
+    world.spaces.extend(&spaces);
+    world.absent_until.extend(spaces.iter().map(|_| 0));
     let mut config = SubsystemConfig::with_namespaces(8, namespaces);
     for namespace in &mut config.namespaces {
         namespace.shared = true;
@@ -183,7 +268,10 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
     world.subsystems.push((reactor, subsystem));
     for _ in 0..random.between(1, 3) {
         let id = world.hosts.len();
-        let manners = manners(random, busy);
+        let manners = Manners {
+            zoned,
+            ..manners(random, busy)
+        };
         let Reactor { engine, seats, .. } = &mut world.reactors[reactor];
         let config = controller_config(id, manners.doorbells);
         let slots = config.doorbell_slots();
@@ -195,7 +283,7 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
         let mapped = manners.doorbells == Doorbells::Mapped;
         seats.push(Seat::new(slot, number, config, pages, mapped));
         world.hosts.push(Attached {
-            host: Host::new(id, manners, spaces.to_vec(), random.fork()),
+            host: Host::new(id, manners, spaces.clone(), random.fork()),
             reactor,
             seat: seats.len() - 1,
         });
@@ -217,6 +305,7 @@ fn manners(random: &mut Random, busy: u64) -> Manners {
         },
         large: random.pick(&[2, 8, 64]),
         buffered_admin: random.once_in(2),
+        zoned: false,
     }
 }
 

@@ -17,6 +17,8 @@ pub enum Found {
     Zeroes,
     /// The block of that write.
     Write(u64),
+    /// The block of that write to another place.
+    Copy(Place, u64),
     /// Neither: this word at this position is the first that is wrong, by what the first two say.
     Wrong {
         /// Position of the word.
@@ -33,6 +35,14 @@ pub enum Found {
 impl Place {
     fn word(self) -> u64 {
         1 << 63 | u64::from(self.space) << 40 | self.lba
+    }
+
+    fn of(word: u64) -> Option<Place> {
+        let place = Place {
+            space: (word >> 40) as u16,
+            lba: word & ((1 << 40) - 1),
+        };
+        (place.word() == word).then_some(place)
     }
 }
 
@@ -65,19 +75,22 @@ fn word_of(block: &[u8], at: usize) -> u64 {
 #[must_use]
 pub fn look(block: &[u8], place: Place) -> Found {
     let (first, write) = (word_of(block, 0), word_of(block, 1));
-    let expected = place.word();
-    if first == expected {
+    let its = Place::of(first);
+    if its.is_some() {
         let salt = salt(first, write);
         let wrong = |at: usize| word_of(block, at) ^ salt.wrapping_add(at as u64);
         if (2..block.len() / 8).fold(0, |any, at| any | wrong(at)) == 0 {
-            return Found::Write(write);
+            return match its {
+                Some(its) if its != place => Found::Copy(its, write),
+                _ => Found::Write(write),
+            };
         }
     } else if block.iter().fold(0, |any, byte| any | byte) == 0 {
         return Found::Zeroes;
     }
     let salt = salt(first, write);
     let differs = |at: &usize| word_of(block, *at) != salt.wrapping_add(*at as u64);
-    let at = if first == expected {
+    let at = if its.is_some() {
         (2..block.len() / 8).find(differs).unwrap_or(0)
     } else {
         0
@@ -103,14 +116,10 @@ mod tests {
         fill(&mut block, PLACE, 12);
         assert_eq!(look(&block, PLACE), Found::Write(12));
         let elsewhere = Place { lba: 78, ..PLACE };
-        assert!(matches!(
-            look(&block, elsewhere),
-            Found::Wrong {
-                at: 0,
-                write: 12,
-                ..
-            }
-        ));
+        assert_eq!(look(&block, elsewhere), Found::Copy(PLACE, 12));
+        block[511] ^= 1;
+        let wrong = look(&block, elsewhere);
+        assert!(matches!(wrong, Found::Wrong { at: 63, .. }));
     }
 
     #[test]

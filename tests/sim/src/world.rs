@@ -16,6 +16,7 @@ use crate::operator::Operator;
 use crate::random::Random;
 use crate::reactor::{Direct, Letter, Reactor};
 use crate::stamp;
+use crate::zones::Zones;
 
 /// Steps between checks of which open writes the media have ended.
 const CHORES: u64 = 4096;
@@ -84,6 +85,8 @@ pub struct World {
     pub spaces: Vec<Space>,
     /// What blocks may hold.
     pub ledger: Ledger,
+    /// What the zones of the one namespace that has some may be.
+    pub zones: Zones,
     /// The time, for media.
     pub clock: Rc<Clock>,
     /// How long things may take.
@@ -228,6 +231,7 @@ impl World {
             now: self.now,
             wire,
             ledger: &mut self.ledger,
+            zones: &mut self.zones,
             bounds: self.bounds,
             tally: &mut self.tally,
             ending: self.ending,

@@ -12,6 +12,7 @@ fn run(seeds: impl IntoIterator<Item = u64>) {
             commands: COMMANDS,
             trace_from: u64::MAX,
             kills: false,
+            more: false,
         };
         if let Err(found) = simulate(options) {
             panic!("{found}");
@@ -39,6 +40,24 @@ fn seeds_with_kills() {
             commands: 5_000,
             trace_from: u64::MAX,
             kills: true,
+            more: false,
+        };
+        if let Err(found) = simulate(options) {
+            panic!("{found}");
+        }
+    }
+}
+
+/// Hosts do more, and the process dies. Zones are in the worlds with one reactor.
+#[test]
+fn seeds_with_more() {
+    for seed in 1..40 {
+        let options = Options {
+            seed,
+            commands: 5_000,
+            trace_from: u64::MAX,
+            kills: true,
+            more: true,
         };
         if let Err(found) = simulate(options) {
             panic!("{found}");
@@ -55,6 +74,7 @@ fn a_read_that_is_executed_again_sees_no_half_of_a_write() {
         commands: 50_000,
         trace_from: u64::MAX,
         kills: true,
+        more: false,
     };
     if let Err(found) = simulate(options) {
         panic!("{found}");
@@ -68,6 +88,7 @@ fn a_seed_repeats_exactly() {
         commands: 2_000,
         trace_from: u64::MAX,
         kills: false,
+        more: false,
     };
     let [first, second] = [(); 2].map(|()| simulate(options).expect("it goes well"));
     assert_eq!(first, second);

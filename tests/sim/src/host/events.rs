@@ -3,7 +3,7 @@
 use super::admin::Op;
 use super::queue::{Command, excuse};
 use super::ram::{self, Ram, State};
-use super::{CC, CC_ENABLED, CC_SHUTDOWN, Host, NEVER, Phase, write};
+use super::{CC, CC_SHUTDOWN, Host, NEVER, Phase, write};
 use crate::around::{Around, Failure};
 use crate::wire::Message;
 
@@ -60,12 +60,12 @@ impl Host {
         match event {
             Event::Reset => {
                 around.tally.resets += 1;
-                around.wire.send(write(CC, CC_ENABLED & !1));
+                around.wire.send(write(CC, self.cc() & !1));
                 self.enter(around, Phase::Disabling);
             }
             Event::Shutdown => {
                 around.tally.resets += 1;
-                around.wire.send(write(CC, CC_SHUTDOWN));
+                around.wire.send(write(CC, self.cc() | CC_SHUTDOWN));
                 self.excuse(excuse::SHUTDOWN, |_, _| true);
                 self.enter(around, Phase::ShuttingDown);
             }

@@ -7,6 +7,7 @@ use crate::around::{Around, Failure};
 use crate::ledger::Span;
 use crate::stamp::{self, Place};
 use crate::wire::Message;
+use crate::zones::{Act, Ended};
 
 /// Minimum time that a command hangs before it is aborted: 4 s, less the delay with which lanes
 /// learn the time.
@@ -17,7 +18,8 @@ const VAIN_SHARE: u64 = 64;
 const TRANSFER_MAX: u64 = 32 << 10;
 
 // Status Code Type and Status Code (Base 2.1, 4.2.3).
-const SUCCESS: u16 = 0;
+pub(super) const SUCCESS: u16 = 0;
+const INVALID_OPCODE: u16 = 0x001;
 const INVALID_FIELD: u16 = 0x002;
 const INVALID_NAMESPACE: u16 = 0x00b;
 const DATA_TRANSFER_ERROR: u16 = 0x004;
@@ -37,6 +39,14 @@ impl Kind {
             Kind::Compare => 0x05,
             Kind::Zeroes => 0x08,
             Kind::Deallocate => 0x09,
+            Kind::Zone(task) => match task.act {
+                Act::Write { write: 0, .. } => 0x08,
+                Act::Write { .. } => 0x01,
+                Act::Append { .. } => 0x7d,
+                Act::Read { .. } => 0x02,
+                Act::Send(_) => 0x79,
+                Act::Report => 0x7a,
+            },
         }
     }
 
@@ -103,6 +113,9 @@ impl Host {
 
     /// Puts a command into a queue; false where there is no memory for it.
     fn put(&mut self, at: usize, around: &mut Around<'_>) -> bool {
+        if self.manners.zoned {
+            return self.put_to_zone(at, around);
+        }
         let kind = self.choose_kind();
         let space = self.random.index(self.spaces.len());
         let mut span = self.choose_span(space, kind);
@@ -110,7 +123,6 @@ impl Host {
         let shift = self.spaces[space].shift;
         let mut len = (span.count as usize) << shift;
         match kind {
-            Kind::Read | Kind::Write | Kind::Compare => {}
             Kind::Deallocate => {
                 let ranges = self.random.between(1, 3);
                 more.extend((1..ranges).map(|_| self.choose_span(space, kind)));
@@ -121,6 +133,7 @@ impl Host {
                 span.count = 0;
                 len = 0;
             }
+            _ => {}
         }
         let expected = match kind {
             Kind::Compare => around.ledger.certain(span).unwrap_or_default(),
@@ -130,6 +143,30 @@ impl Host {
             Kind::Compare if expected.is_empty() => Kind::Read,
             kind => kind,
         };
+        self.submit_with((at, len), (kind, space), (span, more), expected, around)
+    }
+
+    /// Puts a command on these blocks of a namespace, with so much data, into a queue; false where
+    /// there is no memory for it.
+    pub(super) fn submit(
+        &mut self,
+        at: usize,
+        kind: (Kind, usize),
+        span: Span,
+        len: usize,
+        around: &mut Around<'_>,
+    ) -> bool {
+        self.submit_with((at, len), kind, (span, Vec::new()), Vec::new(), around)
+    }
+
+    fn submit_with(
+        &mut self,
+        (at, len): (usize, usize),
+        (kind, space): (Kind, usize),
+        (span, more): (Span, Vec<Span>),
+        expected: Vec<u64>,
+        around: &mut Around<'_>,
+    ) -> bool {
         let sgl = len > 0 && self.random.once_in(8);
         let pages = match len {
             0 => None,
@@ -195,7 +232,9 @@ impl Host {
         } = command;
         let space = span.space;
         let mut scratch = std::mem::take(&mut self.scratch);
-        if kind.writes() {
+        if let Kind::Zone(task) = *kind {
+            self.fill_zone(task, *span, &mut scratch);
+        } else if kind.writes() {
             let write = around.ledger.next_write();
             command.mark = write;
             for span in [*span].iter().chain(more.iter()) {
@@ -231,7 +270,7 @@ impl Host {
             }
         }
         if let Some(pages) = pages
-            && *kind != Kind::Read
+            && !scratch.is_empty()
         {
             self.ram.scatter(pages, &scratch);
         }
@@ -246,6 +285,7 @@ impl Host {
         let first = command.kind.opcode() | flags << 8 | u64::from(command.cid) << 16 | nsid << 32;
         let (lba, cdw12) = match command.kind {
             Kind::Flush => (0, 0),
+            Kind::Zone(task) => Self::zone_words(task, command.span),
             // Number of ranges, 0's based; Attribute - Deallocate.
             Kind::Deallocate => (command.more.len() as u64 | 1 << 34, 0),
             // Force Unit Access, now and then.
@@ -377,6 +417,7 @@ impl Host {
                 self.drop(command, around);
                 Ok(())
             }
+            Kind::Zone(task) if !failed => self.judge_zone(task, command, completion, around),
             Kind::Write | Kind::Zeroes | Kind::Deallocate if !failed => {
                 let spans = [command.span];
                 for span in spans.iter().chain(&command.more) {
@@ -451,6 +492,10 @@ impl Host {
 
     /// A command ends with an unknown effect.
     fn drop(&self, command: &Command, around: &mut Around<'_>) {
+        if let Kind::Zone(task) = command.kind {
+            let ended = around.zones.end(task, Ended::Unknown);
+            return ended.expect("an unknown effect contradicts nothing");
+        }
         if !command.kind.writes() {
             return around.ledger.drop_read(command.span);
         }
@@ -564,6 +609,8 @@ fn may_fail(command: &Command, status: u16, around: &Around<'_>) -> bool {
     let excused = |why: u8| command.excuses & why != 0;
     let absent_until = around.absent_until[usize::from(command.span.space)];
     match status {
+        // Without its namespace an opcode is one of the NVM command set.
+        INVALID_OPCODE => matches!(command.kind, Kind::Zone(_)) && command.since <= absent_until,
         INVALID_FIELD | INVALID_NAMESPACE => command.since <= absent_until,
         DATA_TRANSFER_ERROR => excused(excuse::UNMAP),
         // A command that hangs is aborted for an unmap, whatever memory it uses.
@@ -572,6 +619,8 @@ fn may_fail(command: &Command, status: u16, around: &Around<'_>) -> bool {
         ABORTED_SQ_DELETION => excused(excuse::DELETE | excuse::SHUTDOWN),
         // A read with Force Unit Access makes the medium write first.
         WRITE_FAULT => faults,
+        // A medium with zones has notes of what it has begun.
+        INTERRUPTED if matches!(command.kind, Kind::Zone(_)) => false,
         INTERRUPTED => around.killed_at >= command.since,
         UNRECOVERED_READ_ERROR if faults => !command.kind.writes(),
         _ => false,

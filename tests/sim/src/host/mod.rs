@@ -11,6 +11,7 @@ mod events;
 mod io;
 mod queue;
 mod ram;
+mod zoned;
 
 use std::sync::Arc;
 
@@ -36,8 +37,10 @@ const ACQ: u64 = 0x30;
 const DOORBELLS: u64 = 0x1000;
 /// 64- and 16-byte entries, 4 KiB pages, the NVM command set, enabled.
 const CC_ENABLED: u64 = 0x0046_0001;
-/// The same, with Shutdown Notification: normal.
-const CC_SHUTDOWN: u64 = CC_ENABLED | 1 << 14;
+/// In addition, Shutdown Notification: normal.
+const CC_SHUTDOWN: u64 = 1 << 14;
+/// In addition, all command sets.
+const CC_ALL_SETS: u64 = 6 << 4;
 
 /// How a host rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +89,8 @@ pub struct Manners {
     pub coalescing: u16,
     /// One command in so many is large.
     pub large: u64,
+    /// Its namespace has zones.
+    pub zoned: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -377,7 +382,7 @@ impl Host {
                 len: 8,
             });
         }
-        around.wire.send(write(CC, CC_ENABLED));
+        around.wire.send(write(CC, self.cc()));
         self.enter(around, Phase::Enabling);
         Ok(())
     }
@@ -510,6 +515,12 @@ impl Host {
         for (cq, interrupts) in self.cqs.iter_mut().zip(interrupts) {
             cq.interrupts = interrupts;
         }
+    }
+
+    /// The configuration of its controller.
+    fn cc(&self) -> u64 {
+        let sets = if self.manners.zoned { CC_ALL_SETS } else { 0 };
+        CC_ENABLED | sets
     }
 
     fn plan_event(&mut self, now: u64) {

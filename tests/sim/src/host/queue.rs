@@ -2,6 +2,7 @@
 
 use super::ram::{PAGE, Pages, RINGS_IOVA, Ram};
 use crate::ledger::Span;
+use crate::zones::Task;
 
 /// Entries of an I/O submission queue at most: what fits into a page.
 pub(super) const SQ_ENTRIES: u32 = 64;
@@ -36,6 +37,8 @@ pub(super) enum Kind {
     Zeroes,
     /// Dataset Management, Deallocate.
     Deallocate,
+    /// Something to a zone.
+    Zone(Task),
 }
 
 /// Why a command may fail.
@@ -234,6 +237,8 @@ pub(super) struct Completion {
     /// Which command.
     pub(super) cid: u16,
     phase: bool,
+    /// Dwords 0 and 1.
+    pub(super) result: u64,
     /// Status Code Type and Status Code.
     pub(super) status: u16,
 }
@@ -246,6 +251,7 @@ impl Completion {
             sqid: (entry >> 80) as u16,
             cid: (entry >> 96) as u16,
             phase: entry >> 112 & 1 == 1,
+            result: entry as u64,
             status: (entry >> 113) as u16 & 0x7ff,
         }
     }

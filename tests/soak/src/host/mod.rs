@@ -211,7 +211,7 @@ impl Host {
             let write = match found {
                 Found::Zeroes => 0,
                 Found::Write(write) => write,
-                Found::Wrong { .. } => bail!("block {lba} holds {found:?}"),
+                Found::Copy(..) | Found::Wrong { .. } => bail!("block {lba} holds {found:?}"),
             };
             let open = submitted != 0 && write == submitted;
             ensure!(
