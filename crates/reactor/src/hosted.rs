@@ -314,9 +314,7 @@ impl Hosted {
         }
         let begins = parting.deadline().is_none();
         if begins {
-            // The next host may use it, wherever a migration has ended. Not before it is quiet: the
-            // queues of this host, on any reactor, must not fetch again. Another server may have
-            // them, and the medium.
+            // The next host may use it, wherever a migration has ended.
             controller.halt(false);
             controller.set_view(DmaView::empty(), LostFlag::default());
         }

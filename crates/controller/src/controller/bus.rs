@@ -10,7 +10,9 @@
 //!
 //! A controller that is [halted](Controller::halt) is to move to another process: its lanes leave
 //! the bus in the same way, and until no medium has anything of an aborted command. Admin commands
-//! that wait complete, and none is fetched.
+//! that wait complete, and none is fetched. One that is let go on serves at once only where its
+//! queues may: while a reset ends them, or another server has the media, it stays halted until it
+//! is quiet.
 //!
 //! It does NOT delay resets, shutdowns or register accesses: none of them touches the host's
 //! memory.
@@ -24,12 +26,24 @@ use crate::lane::{LaneCommand, LaneTable};
 /// The completion of an admin command that waits for the bus.
 pub(super) type Withheld = (u16, [u32; 2], Status);
 
+/// Whether a controller serves, as far as migrations are concerned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Halt {
+    /// It does.
+    #[default]
+    No,
+    /// It does not.
+    Yes,
+    /// It does not, until it is quiet: the queues that it has must not fetch again.
+    UntilQuiet,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Bus {
     /// The function may issue no memory requests.
     off: bool,
     /// It is to be copied, or was: it serves nothing.
-    halted: bool,
+    halted: Halt,
     /// It was on another server, and fetches when it serves again.
     pub(super) moved: bool,
     /// Counts the changes, so that the answer to an earlier one is recognised.
@@ -66,9 +80,13 @@ impl Bus {
         self.withheld.push(completion);
     }
 
-    /// The queues are gone, with their pending completions.
+    /// The queues end, with their pending completions. Lanes that do not know yet that they may
+    /// serve are not told so.
     pub(super) fn forget(&mut self) {
         self.withheld.clear();
+        if self.changed && self.halted == Halt::No {
+            self.halted = Halt::UntilQuiet;
+        }
     }
 }
 
@@ -87,10 +105,26 @@ impl Controller {
     }
 
     /// Has it serve nothing, or serve again. Halting is over when [`Self::has_halted`]; commands
-    /// that hang are not aborted, so the caller bounds the wait.
+    /// that hang are not aborted, so the caller bounds the wait. It serves again when its queues may
+    /// fetch: if a reset is ending them, or another server has its media, not before it is quiet.
     pub fn halt(&mut self, halted: bool) {
-        if self.bus.halted != halted {
-            self.bus.halted = halted;
+        let was_halted = self.bus.halted != Halt::No;
+        self.bus.halted = match halted {
+            true => Halt::Yes,
+            false if was_halted => Halt::UntilQuiet,
+            false => Halt::No,
+        };
+        if halted && !was_halted {
+            self.change_bus();
+        }
+        self.serve_when_quiet();
+    }
+
+    /// Lets it serve again, if that was asked for and its queues may fetch.
+    pub(super) fn serve_when_quiet(&mut self) {
+        let may_fetch = !self.is_stopping() && !self.elsewhere;
+        if self.bus.halted == Halt::UntilQuiet && (may_fetch || self.is_quiet()) {
+            self.bus.halted = Halt::No;
             self.change_bus();
         }
     }
@@ -98,13 +132,14 @@ impl Controller {
     /// Whether another server has its media, so that it must not be enabled.
     pub fn set_elsewhere(&mut self, elsewhere: bool) {
         self.elsewhere = elsewhere;
+        self.serve_when_quiet();
     }
 
     /// Whether it is halted, and its state can be copied: no command is in any stage, no admin
     /// command waits except for an event, and no reset or shutdown is in progress.
     #[must_use]
     pub fn has_halted(&self) -> bool {
-        self.bus.halted
+        self.bus.halted != Halt::No
             && self.lanes_have_left()
             && self.bus.withheld.is_empty()
             && self.admin.pending.iter().next().is_none()
@@ -145,7 +180,8 @@ impl Controller {
     pub(super) fn advance_bus(&mut self, lanes: &mut impl LaneTable) -> bool {
         let changed = std::mem::take(&mut self.bus.changed);
         let round = self.bus.round;
-        let Bus { off, halted, .. } = self.bus;
+        let off = self.bus.off;
+        let halted = self.bus.halted != Halt::No;
         match (changed, off || halted) {
             (true, true) => {
                 self.bus.deadline = off.then_some(self.now + DEADLINE_NS);
@@ -208,6 +244,6 @@ impl Controller {
 
     /// Whether admin commands may be fetched, and their completions posted.
     pub(crate) fn serves_admin(&self) -> bool {
-        !self.bus.off && !self.bus.halted && !self.held_back
+        !self.bus.off && self.bus.halted == Halt::No && !self.held_back
     }
 }

@@ -215,6 +215,12 @@ impl Controller {
             }
             Then::Failed => self.life.phase = Phase::Failed,
         }
+        self.serve_when_quiet();
+    }
+
+    /// Whether its lanes are being stopped.
+    pub(super) fn is_stopping(&self) -> bool {
+        matches!(self.life.phase, Phase::Stopping(_))
     }
 
     fn enable(&mut self) {

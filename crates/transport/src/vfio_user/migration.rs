@@ -42,8 +42,6 @@ pub(super) struct Migration {
     custody: Option<Arc<dyn Custody>>,
     /// In STOP, on the way to STOP_COPY or RESUMING: how far the release of the media is.
     release: Release,
-    /// A reset is in progress.
-    resets: bool,
     /// In STOP_COPY: the device's state, and how much of it was read.
     leaving: (Vec<u8>, usize),
     /// In RESUMING: what was written.
@@ -81,7 +79,6 @@ impl Migration {
             wanted: MigrationState::RUNNING,
             custody,
             release: Release::No,
-            resets: false,
             leaving: (Vec::new(), 0),
             arriving: Vec::new(),
             arrived: None,
@@ -229,21 +226,12 @@ impl Migration {
         };
     }
 
-    /// The device is being reset: it is as if it had never migrated. Where another server has the
-    /// media, it cannot be enabled. [`Self::tend`] follows.
+    /// The device is being reset: it is as if it had never migrated, and goes on when it is quiet.
+    /// Where another server has the media, it cannot be enabled.
     pub(super) fn reset(&mut self, controller: &mut Controller) {
         *self = Self::new(self.custody.take());
-        self.resets = true;
         claim(self.custody.as_deref(), controller);
-    }
-
-    /// After a reset, lets the device go on when it is quiet. Not before: its queues, on any
-    /// reactor, must not fetch again. Another server may have them, and the media.
-    pub(super) fn tend(&mut self, controller: &mut Controller) {
-        if self.resets && controller.is_quiet() {
-            self.resets = false;
-            controller.halt(false);
-        }
+        controller.halt(false);
     }
 
     fn set(&mut self, wanted: MigrationState, controller: &mut Controller) -> Result<Step, Errno> {
@@ -275,7 +263,6 @@ impl Migration {
     fn step(&mut self, next: MigrationState, controller: &mut Controller) -> Result<Step, Errno> {
         match (self.state, next) {
             (MigrationState::RUNNING, _) => {
-                self.resets = false;
                 controller.halt(true);
                 if !controller.has_halted() {
                     return Ok(Step::Waits);

@@ -316,7 +316,6 @@ impl Session {
 
     /// Sends the replies that need not wait any longer.
     fn send_due(&mut self, controller: &mut Controller, now: Time) -> Result<(), SessionEnd> {
-        self.device.migration.tend(controller);
         while let Some((waiting, result)) = self.take_due(controller, now) {
             self.device.body.clear();
             match waiting.until {

@@ -12,6 +12,10 @@ const fn messages(name: &'static str) -> Test {
     integration("tests-protocol", &["--test", "protocol"], name)
 }
 
+const LET_GO: Test = moves(
+    "controller::tests::migrate::a_device_that_is_let_go_fetches_nothing_before_its_reset_ends",
+);
+
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "migrate-aborted-command-in-a-medium",
@@ -185,14 +189,26 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "migrate-fetches-after-leaving",
-        guard: "queues on another reactor fetch nothing when their host has moved",
-        file: "crates/reactor/src/hosted.rs",
-        from: "        controller.function_reset();\n    }",
-        to: "        controller.function_reset();\n        controller.halt(false);\n    }",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "migrate::queues_on_another_reactor_move_again_and_again",
-        ),
+        guard: "queues of a device that is let go fetch nothing before a reset ends them",
+        file: "crates/controller/src/controller/bus.rs",
+        from: "let may_fetch = !self.is_stopping() && !self.elsewhere;",
+        to: "let may_fetch = !self.elsewhere;",
+        test: LET_GO,
+    },
+    Mutation {
+        name: "migrate-fetches-elsewhere",
+        guard: "queues of a device that is let go fetch nothing while another server has the media",
+        file: "crates/controller/src/controller/bus.rs",
+        from: "let may_fetch = !self.is_stopping() && !self.elsewhere;",
+        to: "let may_fetch = !self.is_stopping();",
+        test: moves("controller::tests::migrate::a_device_without_its_medium_is_not_let_go"),
+    },
+    Mutation {
+        name: "migrate-fetches-before-the-reset",
+        guard: "lanes that do not know yet that they may serve are not told so when a reset begins",
+        file: "crates/controller/src/controller/bus.rs",
+        from: "        if self.changed && self.halted == Halt::No {",
+        to: "        if self.changed && self.off {",
+        test: LET_GO,
     },
 ];

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use memory::DoorbellPages;
 use nvme_spec::Sqe;
-use port::testing::Manner;
+use port::Channels;
+use port::testing::{Manner, TestMedium};
 use port::ticket::OwnerKey;
 use subsystem::{Subsystem, SubsystemConfig};
 
 use super::rig::*;
 use crate::controller::{Controller, Interrupt, MigrateError, Moved};
+use crate::lane::{Lane, LaneCommand, LaneTable};
 
 impl Rig {
     /// Stops the controller; whether it has halted within some turns.
@@ -244,4 +246,93 @@ fn a_controller_whose_medium_is_elsewhere_is_not_enabled() {
     rig.controller.set_elsewhere(false);
     rig.enable();
     assert_eq!(rig.csts() & 3, 1);
+}
+
+/// Lanes that take a turn after each message, as those on other reactors may.
+struct Apart<'a> {
+    lanes: &'a mut Lanes,
+    channels: Channels<TestMedium>,
+}
+
+impl LaneTable for Apart<'_> {
+    fn insert(&mut self, lane: Lane) -> OwnerKey {
+        self.lanes.insert(lane)
+    }
+
+    fn local(&mut self, key: OwnerKey) -> Option<&mut Lane> {
+        self.lanes.local(key)
+    }
+
+    fn command(&mut self, key: OwnerKey, command: LaneCommand) -> bool {
+        let lane = self.lanes.local(key).expect("it lives");
+        lane.command(command);
+        lane.turn(&mut self.channels);
+        true
+    }
+
+    fn remove(&mut self, key: OwnerKey) {
+        self.lanes.remove(key);
+    }
+}
+
+impl Rig {
+    /// One turn of the controller alone, with lanes on another reactor.
+    fn turn_apart(&mut self) {
+        let mut channels = Channels::new();
+        for _ in 0..2 {
+            let medium = TestMedium::new(2048 * 512, Manner::Asynchronous);
+            assert!(channels.insert(medium).is_ok());
+        }
+        let mut lanes = Apart {
+            lanes: &mut self.lanes,
+            channels,
+        };
+        let (now, media) = (self.now, &mut self.channels);
+        self.controller
+            .turn(now, media, &mut lanes, &mut self.subsystem);
+    }
+
+    fn fetched(&self) -> u64 {
+        let lanes = self.lanes.iter();
+        lanes.map(|lane| lane.counters().fetched.get()).sum()
+    }
+}
+
+#[test]
+fn a_device_that_is_let_go_fetches_nothing_before_its_reset_ends() {
+    let begin = |rig: &mut Rig| rig.controller.function_reset();
+    let let_go = |rig: &mut Rig| rig.controller.halt(false);
+    let orders: [[&dyn Fn(&mut Rig); 2]; 2] = [[&begin, &let_go], [&let_go, &begin]];
+    for order in orders {
+        let (mut rig, _) = used();
+        assert!(rig.halt());
+        // The host has gone on elsewhere.
+        let read = rig.read_sqe(0x101, 2);
+        rig.submit_io(1, 1, read);
+        rig.turns(3);
+        let fetched = rig.fetched();
+        order.iter().for_each(|step| step(&mut rig));
+        rig.turn_apart();
+        // A lane that has stopped is gone, with its count.
+        assert!(rig.fetched() <= fetched);
+        rig.turns(10);
+        assert!(rig.controller.is_quiet());
+        rig.enable();
+        rig.create_pair(1, 8);
+    }
+}
+
+#[test]
+fn a_device_without_its_medium_is_not_let_go() {
+    let (mut rig, _) = used();
+    assert!(rig.halt());
+    rig.controller.set_elsewhere(true);
+    rig.controller.halt(false);
+    let read = rig.read_sqe(0x101, 2);
+    rig.submit_io(1, 1, read);
+    rig.turns(10);
+    assert_eq!(rig.io_cqe(1, 1), None);
+    rig.controller.set_elsewhere(false);
+    rig.turns(10);
+    assert_eq!(rig.io_cqe(1, 1).map(|cqe| code(&cqe)), Some(OK));
 }
