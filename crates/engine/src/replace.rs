@@ -9,7 +9,7 @@ use port::Channel;
 use port::ticket::OwnerKey;
 use subsystem::Subsystem;
 
-use crate::lanes::{Lanes, LanesOf, Whose, number_of};
+use crate::lanes::{LanesOf, number_of};
 use crate::members::Member;
 use crate::slot::ControllerSlot;
 use crate::turn::Engine;
@@ -69,7 +69,6 @@ impl<C: Channel> Engine<C> {
         let (mut controller, result) = match taken {
             Ok(controller) => (controller, Ok(())),
             Err(error) => {
-                forget(&mut self.lanes, slot);
                 doorbells.zero_all();
                 let fresh = Controller::new(config, doorbells, its);
                 (fresh.expect("there was room for the last one"), Err(error))
@@ -81,15 +80,5 @@ impl<C: Channel> Engine<C> {
         self.members.set_spread(slot, places.spread);
         self.turns_to_look = 0;
         result
-    }
-}
-
-/// Removes lanes that were made for a controller that is none: no turn has come since.
-fn forget(lanes: &mut Lanes, controller: ControllerSlot) {
-    for index in 0..lanes.slots.len() {
-        let slot = &lanes.slots[index];
-        if slot.lane.is_some() && slot.whose == Whose::Controller(controller.0) {
-            lanes.vacate(index);
-        }
     }
 }

@@ -51,7 +51,7 @@ use self::flush::Flushes;
 use self::function::Function;
 pub use self::interrupts::Interrupt;
 use self::interrupts::Interrupts;
-use self::lifecycle::{Life, Phase, Warned};
+use self::lifecycle::{Life, Warned};
 pub use self::migrate::{MAX_STREAM_LEN, MigrateError, Moved};
 use self::news::News;
 pub use self::restore::Left;
@@ -268,7 +268,10 @@ impl Controller {
                 }
                 self.write_doorbells(offset.max(DOORBELLS) - DOORBELLS, doorbells);
             }
-            4 => self.function.msix.write(offset, data),
+            4 => {
+                self.function.msix.write(offset, data);
+                self.save();
+            }
             _ => (),
         }
     }
@@ -326,7 +329,7 @@ impl Controller {
     /// Whether no reset is in progress and no lane is left.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        !matches!(self.life.phase, Phase::Stopping(_)) && !self.queues.has_lanes()
+        !self.is_stopping() && !self.queues.has_lanes()
     }
 
     /// Sets the reactor's counters, for the vendor log page.

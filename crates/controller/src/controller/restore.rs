@@ -14,10 +14,10 @@
 use std::sync::Arc;
 
 use memory::{DmaView, DoorbellPages, Iova, StateFile};
+use nvme_spec::Cqe;
 use nvme_spec::command::QueuePriority;
 use nvme_spec::log::LogPageId;
 use nvme_spec::registers::{CommandSetSelected, ShutdownStatus};
-use nvme_spec::Cqe;
 use port::namespace::Namespace;
 use subsystem::Subsystem;
 
@@ -52,7 +52,7 @@ impl Controller {
     ///
     /// # Errors
     /// The file is of another version or another controller, what it says contradicts itself, or a
-    /// queue cannot be reached.
+    /// queue cannot be reached. Nothing of the controller is left in `subsystem` and `lanes` then.
     pub fn restore(
         config: ControllerConfig,
         left: Left,
@@ -67,20 +67,38 @@ impl Controller {
         } = left;
         let (saved, found) = Saved::adopt(file, subsystem.namespace_limit())?;
         let mut controller = Self::with_state(config, doorbells, subsystem, saved)?;
-        let record = subsystem.controller_record(controller.id);
-        let record = record.ok_or(RestoreError::Damaged("its subsystem has no record of it"))?;
-        controller.health.continue_life(&record.health);
         controller.view = view;
-        controller.held_back = true;
-        controller.admin.is_restored = true;
-        controller.take_over(&found);
-        let identifier = controller.features.current.host_identifier();
-        subsystem.continue_host(controller.id, identifier);
-        controller.continue_reset();
-        if controller.life.phase == Phase::Ready {
-            controller.go_on(&found, crashed, subsystem, lanes)?;
+        let continued = controller.continue_life(&found, crashed, subsystem, lanes);
+        if let Err(error) = continued {
+            // No turn has come: the lanes have executed nothing.
+            let lanes_of: Vec<_> = controller.queues.lanes().collect();
+            lanes_of.into_iter().for_each(|key| lanes.remove(key));
+            subsystem.leave(controller.id);
+            return Err(error);
         }
         Ok(controller)
+    }
+
+    fn continue_life(
+        &mut self,
+        found: &Found,
+        crashed: bool,
+        subsystem: &mut Subsystem,
+        lanes: &mut impl LaneTable,
+    ) -> Result<(), RestoreError> {
+        let record = subsystem.controller_record(self.id);
+        let record = record.ok_or(RestoreError::Damaged("its subsystem has no record of it"))?;
+        self.health.continue_life(&record.health);
+        self.held_back = true;
+        self.admin.is_restored = true;
+        self.take_over(found);
+        let identifier = self.features.current.host_identifier();
+        subsystem.continue_host(self.id, identifier);
+        self.continue_reset();
+        if self.life.phase == Phase::Ready {
+            self.go_on(found, crashed, subsystem, lanes)?;
+        }
+        Ok(())
     }
 
     /// The file with which another process can go on ([`Self::restore`]).
@@ -135,6 +153,9 @@ impl Controller {
         let space = &mut self.function.config_space;
         space.restore(&state.pci, state.mastered != 0);
         self.follow_bus();
+        if let Some(table) = &found.msix {
+            self.function.msix.restore(table);
+        }
         self.features.current = Values {
             controller: state.features,
             error_recovery: found.error_recovery.clone(),

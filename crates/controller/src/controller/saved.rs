@@ -34,9 +34,7 @@ use crate::config::{ConfigError, ControllerConfig, MAX_IO_QUEUES};
 use crate::lane::{DOORBELLS, Registration, ShadowSpec};
 use crate::pci;
 use crate::registers::SavedRegisters;
-use crate::state::{
-    BellState, FORMAT_VERSION, NAMED_SINCE, OLDEST_VERSION, area_bytes, ordered,
-};
+use crate::state::{BellState, FORMAT_VERSION, NAMED_SINCE, OLDEST_VERSION, area_bytes, ordered};
 
 /// Area of the controller.
 const CONTROLLER_AREA: usize = 0;
@@ -49,11 +47,13 @@ const WAITING: usize =
 /// Slots of a registration of doorbell buffers: its number, what each doorbell had, and a bit for
 /// each that is known.
 const REGISTRATION: usize = 1 + DOORBELLS + DOORBELLS.div_ceil(32);
+/// Slots of an MSI-X table: four for each vector, the admin queue's among them.
+const MSIX: usize = 4 * (MAX_IO_QUEUES as usize + 1);
 
 /// The controller: registers, features, queues. Its slots are, for each copy, Error Recovery of
 /// each namespace id, from 1, and then Reservation Notification Mask of each; after those of both
 /// copies, the registration of doorbell buffers of each, for which files that were made before
-/// version 6 have no room.
+/// version 6 have no room; and then the MSI-X table of each, since version 7.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct ControllerState {
@@ -273,6 +273,8 @@ pub(super) struct Found {
     pub(super) reservation_masks: Vec<u32>,
     /// Number and initial values of the registration of doorbell buffers.
     pub(super) registration: (u32, [Option<u32>; DOORBELLS]),
+    /// The MSI-X table, of a process that has saved it.
+    pub(super) msix: Option<Vec<u8>>,
     pub(super) admin: AdminState,
     pub(super) waiting: Vec<WaitingState>,
 }
@@ -292,15 +294,16 @@ impl Saved {
         }
         let namespaces = namespace_limit as usize;
         let slots = controller_slots(namespaces);
-        let controller = file
-            .adopt(CONTROLLER_AREA, slots)
-            .or_else(|error| match error {
-                // A process of version 5 or before has made the file.
-                StateError::TooLarge { .. } => file.adopt(CONTROLLER_AREA, 2 * 2 * namespaces),
-                error => Err(error),
-            })?;
+        // A process of version 6, or of version 5 or before, has made the file.
+        let older = [slots - 2 * MSIX, 2 * 2 * namespaces];
+        let mut controller = file.adopt(CONTROLLER_AREA, slots);
+        for slots in older {
+            if matches!(controller, Err(StateError::TooLarge { .. })) {
+                controller = file.adopt(CONTROLLER_AREA, slots);
+            }
+        }
         let mut saved = Saved {
-            controller,
+            controller: controller?,
             admin: file.adopt(ADMIN_AREA, 2 * WAITING)?,
             file,
         };
@@ -311,6 +314,9 @@ impl Saved {
         let registration = slots
             .registration
             .map_or((0, [None; DOORBELLS]), |it| found_bells(it));
+        // An older process does not write there.
+        let msix = slots.msix.filter(|_| found >= NAMED_SINCE);
+        let msix = msix.map(|words| words.as_bytes().to_vec());
         let (admin, waiting) = saved.admin.parts();
         let admin = admin[current];
         let waiting = half(waiting, current).get(..admin.waiting as usize);
@@ -324,6 +330,7 @@ impl Saved {
             error_recovery,
             reservation_masks,
             registration,
+            msix,
             admin,
             waiting,
         };
@@ -354,7 +361,7 @@ impl Saved {
 
 /// Slots of area 0, of a controller with so many namespace ids.
 fn controller_slots(namespaces: usize) -> usize {
-    2 * (2 * namespaces + REGISTRATION)
+    2 * (2 * namespaces + REGISTRATION + MSIX)
 }
 
 /// The slots of area 0 that belong to a copy.
@@ -363,16 +370,20 @@ struct ControllerSlots<'a> {
     masks: &'a mut [u32],
     /// None in a file that was made before version 6.
     registration: Option<&'a mut [u32]>,
+    /// None in a file that was made before version 7.
+    msix: Option<&'a mut [u32]>,
 }
 
 impl<'a> ControllerSlots<'a> {
     fn of(slots: &'a mut [u32], copy: usize, namespaces: usize) -> Self {
-        let (features, registrations) = slots.split_at_mut(2 * 2 * namespaces);
+        let (features, rest) = slots.split_at_mut(2 * 2 * namespaces);
+        let (registrations, tables) = rest.split_at_mut(rest.len().min(2 * REGISTRATION));
         let (recovery, masks) = half(features, copy).split_at_mut(namespaces);
         ControllerSlots {
             recovery,
             masks,
             registration: (!registrations.is_empty()).then(|| half(registrations, copy)),
+            msix: (!tables.is_empty()).then(|| half(tables, copy)),
         }
     }
 }
@@ -450,6 +461,10 @@ impl Controller {
                 .map(Registration::all_initial);
             let none = [None; DOORBELLS];
             save_bells(to, self.doorbells.registrations, initial.unwrap_or(&none));
+        }
+        if let Some(to) = slots.msix {
+            let table = self.function.msix.table();
+            to.as_mut_bytes()[..table.len()].copy_from_slice(table);
         }
         ordered();
 

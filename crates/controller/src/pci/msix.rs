@@ -2,7 +2,7 @@
 //!
 //! A vfio-user client keeps its own table and requests only the pending bits from us; our table is
 //! memory that reads back what was written. It does not mask: a client represents a masked vector
-//! as one without an eventfd.
+//! as one without an eventfd. It outlives the process with the controller's state.
 
 use super::{BAR4_SIZE, MSIX_PBA};
 
@@ -70,6 +70,17 @@ impl MsixTable {
                 _ => byte,
             };
         }
+    }
+
+    /// The table, as another process or another server is to have it. Pending bits are not part of
+    /// it: a restored controller raises its interrupts again.
+    pub(crate) fn table(&self) -> &[u8] {
+        &self.table
+    }
+
+    /// The table is as [`Self::table`] has given it; any bytes are taken.
+    pub(crate) fn restore(&mut self, table: &[u8]) {
+        self.write(0, table);
     }
 
     /// Notes whether `vector` waits to be delivered.

@@ -1,8 +1,8 @@
 //! A controller that moves to another server: what it gives, and what it takes.
 //!
 //! Given is what a process that died leaves (`restore`): the state file, and the doorbells. A
-//! process that died leaves the MSI-X table to its host, and its counters to the subsystem's
-//! record; another server has neither, so both are given, too. The host's memory and the bytes of
+//! process that died leaves its counters to the subsystem's record, and an old state file has no
+//! room for the MSI-X table, so both are given, too. The host's memory and the bytes of
 //! media are not: the host has the one, and both servers reach the other.
 //!
 //! Invariants:
@@ -193,13 +193,11 @@ impl Controller {
         let file = write_file(self.saved.file())?;
         let slots = 0..self.config.doorbell_slots();
         let doorbells = slots.map(|slot| self.doorbells.pages.load(slot).to_le_bytes());
-        let mut msix = vec![0; usize::from(self.config.msix_vectors()) * 16];
-        self.bar_read(4, 0, &mut msix);
         let sections = [
             self.appearance().into_bytes(),
             file,
             doorbells.flatten().collect(),
-            msix,
+            self.function.msix.table().to_vec(),
             write_health(self.health().counted),
             place.as_bytes().to_vec(),
         ];
@@ -214,7 +212,7 @@ impl Controller {
     /// has left the subsystem. It is halted. What the host rings is in `doorbells` from now on.
     ///
     /// # Errors
-    /// [`MigrateError`]; lanes that were inserted until then must be removed.
+    /// [`MigrateError`]. Nothing of the controller is left in `subsystem` and `lanes` then.
     pub fn take(
         config: ControllerConfig,
         moved: Moved,
@@ -248,7 +246,7 @@ impl Controller {
         };
         let mut controller = Self::restore(config, left, subsystem, lanes)?;
         controller.health.continue_life(&health);
-        controller.bar_write(4, 0, &msix);
+        controller.function.msix.restore(&msix);
         controller.bus.moved = true;
         controller.halt(true);
         Ok(controller)

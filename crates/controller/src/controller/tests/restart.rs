@@ -488,14 +488,23 @@ fn doorbell_buffers_that_were_on_their_way_to_a_lane_are_known_to_it() {
 fn what_another_version_or_controller_has_saved_is_refused() {
     let mut rig = Rig::enabled();
     rig.create_pair(3, 8);
+    let nothing_left = |subsystem: &Subsystem, lanes: &Lanes| {
+        assert_eq!(lanes.live(), 0);
+        assert_eq!(subsystem.controllers().count(), 0);
+    };
     let restore = |rig: &mut Rig, config, version: u32| {
         let fd = rig.controller.state().fd().try_clone_to_owned().unwrap();
         let file = File::from(fd);
         file.write_all_at(&version.to_le_bytes(), 12).unwrap();
         let file = StateFile::open(file.into()).unwrap();
         let left = rig.left(file);
+        rig.subsystem.leave(rig.controller.id());
         let (subsystem, lanes) = (&mut rig.subsystem, &mut Lanes::default());
         let restored = Controller::restore(config, left, subsystem, lanes);
+        if restored.is_err() {
+            nothing_left(subsystem, lanes);
+        }
+        std::mem::take(lanes).end();
         restored.map(drop).map_err(|error| error.to_string())
     };
     let older = "the saved state has format version 3, and this program reads 4 to 7";
@@ -582,7 +591,11 @@ fn damaged_state_is_refused_or_goes_on() {
         let mut lanes = Lanes::default();
         let restored = Controller::restore(self::config(), left, &mut subsystem, &mut lanes);
         match restored {
-            Err(_) => refused += 1,
+            Err(_) => {
+                refused += 1;
+                assert_eq!(lanes.live(), 0);
+                assert_eq!(subsystem.controllers().count(), 0);
+            }
             Ok(controller) => {
                 (rig.controller, rig.subsystem, rig.lanes) = (controller, subsystem, lanes);
                 rig.turns(8);
@@ -591,4 +604,35 @@ fn damaged_state_is_refused_or_goes_on() {
         }
     }
     assert!(refused > 20 && went_on > 200, "{refused}, {went_on}");
+}
+
+#[test]
+fn the_msix_table_is_as_the_host_has_left_it() {
+    let table = |rig: &Rig| {
+        let mut bytes = [0; 80];
+        rig.controller.bar_read(4, 0, &mut bytes);
+        bytes
+    };
+    let mut rig = Rig::enabled();
+    let entry: Vec<u8> = (0x10..0x1c).chain([0; 4]).collect();
+    rig.controller.bar_write(4, 32, &entry);
+    rig.controller.bar_write(4, 4, &[7]);
+    let before = table(&rig);
+    assert_eq!(before[12..16], [1, 0, 0, 0], "masked");
+    assert_eq!(before[44..48], [0; 4]);
+    for _ in 0..2 {
+        rig.revive();
+        assert_eq!(table(&rig), before);
+    }
+    // After a reset it is as after power-on.
+    rig.controller.function_reset();
+    let reset = table(&rig);
+    assert_ne!(reset, before);
+    rig.revive();
+    assert_eq!(table(&rig), reset);
+    // A process before version 7 has not saved it.
+    rig.controller.bar_write(4, 32, &entry);
+    rig.controller.state().set_format_version(6).unwrap();
+    rig.revive();
+    assert_eq!(table(&rig), reset);
 }
