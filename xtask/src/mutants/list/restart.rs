@@ -32,7 +32,160 @@ const COPIES: Test = unit(
 );
 const DAMAGED: Test = crash("a_damaged_area_is_refused_or_goes_on");
 
+const ANSWERS: Test = unit(
+    "controller",
+    "controller::tests::answers::every_command_of_the_subsystem_completes_once_wherever_the_process_dies",
+);
+const DAMAGED_STATE: Test = unit(
+    "controller",
+    "controller::tests::restart::damaged_state_is_refused_or_goes_on",
+);
+const MSIX: Test = unit(
+    "controller",
+    "controller::tests::restart::the_msix_table_is_as_the_host_has_left_it",
+);
+
 pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "answers-unrecorded",
+        guard: "a record has the answer of a command with its effect",
+        file: "crates/subsystem/src/subsystem/progress.rs",
+        from: "                self.note_answer(operation);\n",
+        to: "",
+        test: ANSWERS,
+    },
+    Mutation {
+        name: "answers-unheeded",
+        guard: "a command whose effect the record has changes nothing the second time",
+        file: "crates/subsystem/src/subsystem/mod.rs",
+        from: "            operation.steps = [Step::Drain, Step::Keep].into();\n",
+        to: "",
+        test: ANSWERS,
+    },
+    Mutation {
+        name: "answers-nameless",
+        guard: "the name of a command that waits is saved with it",
+        file: "crates/controller/src/controller/saved.rs",
+        from: "            name: command.name,\n",
+        to: "            name: UNNAMED,\n",
+        test: ANSWERS,
+    },
+    Mutation {
+        name: "answers-renamed",
+        guard: "a command for the subsystem keeps its name",
+        file: "crates/controller/src/state/slot.rs",
+        from: "        if !self.marks.noted() {\n            self.since",
+        to: "        if self.outstanding == 0 {\n            self.since",
+        test: ANSWERS,
+    },
+    Mutation {
+        name: "answers-of-reservations",
+        guard: "reservations are kept with the answers of the commands that changed them",
+        file: "crates/subsystem/src/directory.rs",
+        from: "            answers: answers.of(Some(it.nsid())),",
+        to: "            answers: Vec::new(),",
+        test: ANSWERS,
+    },
+    Mutation {
+        name: "answers-not-again",
+        guard: "a command for the subsystem that has a name is executed again",
+        file: "crates/controller/src/lane/restore.rs",
+        from: "is_named(&sqe) && slot.marks.noted();",
+        to: "is_named(&sqe) && !slot.marks.noted();",
+        test: ANSWERS,
+    },
+    Mutation {
+        name: "answers-flushed-already",
+        guard: "a command that turns the write cache off flushes it again",
+        file: "crates/controller/src/controller/admin/mod.rs",
+        from: "                        self.features.write_cache_flushed(false);\n",
+        to: "",
+        test: ANSWERS,
+    },
+    Mutation {
+        name: "answers-abort-unsaved",
+        guard: "an Abort that has aborted a request says so",
+        file: "crates/controller/src/controller/saved.rs",
+        from: "let withheld = self.bus.withheld();",
+        to: "let withheld = &self.bus.withheld()[..0];",
+        test: ANSWERS,
+    },
+    Mutation {
+        name: "answers-bus-unsaved",
+        guard: "completions that wait for the bus are saved",
+        file: "crates/controller/src/controller/bus.rs",
+        from: "            // Its command waits for nothing else any more.\n            self.save();\n",
+        to: "",
+        test: unit(
+            "controller",
+            "controller::tests::answers::completions_that_wait_for_the_bus_are_kept",
+        ),
+    },
+    Mutation {
+        name: "answers-old-version",
+        guard: "a command of a process that knew no names is interrupted",
+        file: "crates/controller/src/controller/saved.rs",
+        from: "if found < NAMED_SINCE {",
+        to: "if found < OLDEST_VERSION {",
+        test: unit(
+            "controller",
+            "controller::tests::answers::a_command_without_a_name_is_interrupted",
+        ),
+    },
+    Mutation {
+        name: "answers-undone",
+        guard: "a command whose effect is undone has no answer",
+        file: "crates/subsystem/src/subsystem/progress.rs",
+        from: "            self.answers.remove(controller, operation.name);\n",
+        to: "            let _ = controller;\n",
+        test: unit(
+            "subsystem",
+            "subsystem::tests::answers::what_is_undone_has_no_answer",
+        ),
+    },
+    Mutation {
+        name: "answers-of-an-earlier-life",
+        guard: "a reset forgets the answers of a controller",
+        file: "crates/subsystem/src/subsystem/reserve.rs",
+        from: "        self.answers.forget(id);\n",
+        to: "",
+        test: unit(
+            "subsystem",
+            "subsystem::tests::answers::an_answer_of_an_earlier_life_is_forgotten",
+        ),
+    },
+    Mutation {
+        name: "restart-lanes-left",
+        guard: "a controller that cannot be restored leaves no lane",
+        file: "crates/controller/src/controller/restore.rs",
+        from: "            lanes_of.into_iter().for_each(|key| lanes.remove(key));\n",
+        to: "",
+        test: DAMAGED_STATE,
+    },
+    Mutation {
+        name: "restart-member-left",
+        guard: "a controller that cannot be restored leaves its subsystem",
+        file: "crates/controller/src/controller/restore.rs",
+        from: "            subsystem.leave(controller.id);\n",
+        to: "",
+        test: DAMAGED_STATE,
+    },
+    Mutation {
+        name: "restart-msix-unsaved",
+        guard: "the MSI-X table is saved when it is written",
+        file: "crates/controller/src/controller/mod.rs",
+        from: "                self.function.msix.write(offset, data);\n                self.save();\n",
+        to: "                self.function.msix.write(offset, data);\n",
+        test: MSIX,
+    },
+    Mutation {
+        name: "restart-msix-of-before",
+        guard: "an MSI-X table that an older process has not saved is not restored",
+        file: "crates/controller/src/controller/saved.rs",
+        from: "slots.msix.filter(|_| found >= NAMED_SINCE);",
+        to: "slots.msix;",
+        test: MSIX,
+    },
     Mutation {
         name: "restart-off-the-bus",
         guard: "a lane that was restored and leaves the bus reports its replays",
@@ -160,8 +313,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "restart-waiting-unsaved",
         guard: "a command that waits is saved with its entry",
         file: "crates/controller/src/controller/saved.rs",
-        from: "sqe: sqe.map_or([0; 8], |sqe| sqe.to_words()),",
-        to: "sqe: [0; 8],",
+        from: "            sqe_begin: [first, second],",
+        to: "            sqe_begin: [0, second],",
         test: CONTROLLER,
     },
     Mutation {

@@ -3,7 +3,7 @@
 
 use nvme_spec::Sqe;
 use nvme_spec::log::LogPageId;
-use port::testing::namespace;
+use port::testing::{Seen, namespace};
 use port::{ChannelId, MediumTraits};
 use subsystem::{Allocated, Pool, SanitizeOutcome};
 
@@ -137,7 +137,11 @@ impl World {
                     assert_eq!(code(&ended), *status, "step {}", self.at);
                     assert_eq!((ended.dw0, ended.dw1), (0, 0));
                     self.sent += 1;
-                    assert_eq!(self.rig.io_cqe(1, self.sent), None, "a completion of nothing");
+                    assert_eq!(
+                        self.rig.io_cqe(1, self.sent),
+                        None,
+                        "a completion of nothing"
+                    );
                 }
                 Act::Request => {
                     self.begin(|it| it.request = Some(it.rig.async_event()));
@@ -146,7 +150,8 @@ impl World {
                 Act::AbortRequest => self.abort_request(),
                 Act::Sanitized => {
                     let done = |rig: &Rig| {
-                        rig.subsystem.is_kept() && !rig.subsystem.directory().sanitize().is_in_progress()
+                        rig.subsystem.is_kept()
+                            && !rig.subsystem.directory().sanitize().is_in_progress()
                     };
                     for turn in 0.. {
                         assert!(turn < 400, "it never ends");
@@ -183,7 +188,6 @@ impl World {
             }
         }
     }
-
 }
 
 fn with_nsid(rig: &Rig, opcode: u8, nsid: u32, cdw10: u32) -> Sqe {
@@ -294,8 +298,14 @@ fn play(points: &[u64]) -> Option<u64> {
     assert_eq!(nsids, [1, 3]);
     assert_eq!(kept.namespaces[0].lba_size, 4096);
     assert_eq!(kept.sanitize.outcome, SanitizeOutcome::Succeeded);
-    assert_eq!(kept.controllers[0].features.volatile_write_cache, Some(false));
-    assert_eq!(kept.controllers[0].features.interrupt_coalescing, Some(0x0203));
+    assert_eq!(
+        kept.controllers[0].features.volatile_write_cache,
+        Some(false)
+    );
+    assert_eq!(
+        kept.controllers[0].features.interrupt_coalescing,
+        Some(0x0203)
+    );
     // Generation: it counts the registrations that changed something, and each one once.
     let reservation = format!("{:?}", kept.reservations[0].reservation);
     assert!(reservation.contains("generation: 3"), "{reservation}");
@@ -337,7 +347,26 @@ fn a_command_without_a_name_is_interrupted() {
 }
 
 #[test]
-fn completions_that_wait_for_the_bus_are_kept() {
+fn a_cache_that_is_turned_off_is_flushed_again() {
+    let mut world = World::new();
+    let rig = &mut world.rig;
+    let cid = rig.submit(Sqe {
+        opcode: SET_FEATURES,
+        cdw10: 0x06,
+        ..Sqe::default()
+    });
+    rig.turn();
+    assert_eq!(rig.peek(), None, "it waits for the flush");
+    rig.revive();
+    rig.turns(8);
+    assert_eq!(rig.reap().map(|cqe| (cqe.cid, code(&cqe))), Some((cid, OK)));
+    assert!(rig.medium(0).seen.contains(&Seen::Flush));
+    assert_eq!(rig.get_feature(0x06, 0, 0).dw0, 0);
+}
+
+/// Two namespaces are created while the function is off the bus, with a death then and one more at
+/// this point after it is on again; whether it came to that.
+fn off_the_bus(point: u64) -> bool {
     const COMMAND: u64 = 0x04;
     const MEMORY: u16 = 1 << 1;
     const MASTER: u16 = 1 << 2;
@@ -352,16 +381,31 @@ fn completions_that_wait_for_the_bus_are_kept() {
     rig.controller.config_write(COMMAND, &MEMORY.to_le_bytes());
     rig.turns(10);
     assert_eq!(rig.peek(), None, "the bus is off");
-    for _ in 0..2 {
+    // Another record does not have the answers any more.
+    rig.subsystem.touch();
+    rig.turns(4);
+    rig.revive();
+    rig.turns(4);
+    assert_eq!(rig.peek(), None);
+    let begin = |rig: &mut Rig| {
+        rig.controller
+            .config_write(COMMAND, &(MEMORY | MASTER).to_le_bytes());
+        rig.turns(10);
+    };
+    let died = crash::run(point, || begin(rig)).is_err();
+    if died {
         rig.revive();
-        rig.turns(4);
-        assert_eq!(rig.peek(), None);
+        begin(rig);
     }
-    rig.controller
-        .config_write(COMMAND, &(MEMORY | MASTER).to_le_bytes());
-    rig.turns(10);
     let ended = std::iter::from_fn(|| rig.reap()).map(|cqe| (cqe.cid, code(&cqe), cqe.dw0));
     let mut ended: Vec<_> = ended.collect();
     ended.sort_unstable();
-    assert_eq!(ended, [(cids[0], OK, 2), (cids[1], OK, 3)]);
+    assert_eq!(ended, [(cids[0], OK, 2), (cids[1], OK, 3)], "point {point}");
+    died
+}
+
+#[test]
+fn completions_that_wait_for_the_bus_are_kept() {
+    let points = (0..).take_while(|point| off_the_bus(*point)).count();
+    assert!(points > 8, "{points} points");
 }
