@@ -100,6 +100,7 @@ pub fn build(options: &Options) -> World {
         killed_at: 0,
         replays: false,
         copies: false,
+        more,
     };
     let busy = random.spread(200, 20_000);
     for _ in 0..random.between(1, 3) {
@@ -270,6 +271,7 @@ fn add_hosts(
         let id = world.hosts.len();
         let manners = Manners {
             zoned,
+            copies: world.more && !zoned,
             ..manners(random, busy)
         };
         let Reactor { engine, seats, .. } = &mut world.reactors[reactor];
@@ -306,6 +308,7 @@ fn manners(random: &mut Random, busy: u64) -> Manners {
         large: random.pick(&[2, 8, 64]),
         buffered_admin: random.once_in(2),
         zoned: false,
+        copies: false,
     }
 }
 

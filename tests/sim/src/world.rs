@@ -127,6 +127,8 @@ pub struct World {
     pub replays: bool,
     /// As well, and copies may go on.
     pub copies: bool,
+    /// Hosts do more than in the first simulations.
+    pub more: bool,
 }
 
 #[derive(Clone, Copy)]

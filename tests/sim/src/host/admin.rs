@@ -14,6 +14,8 @@ pub(super) enum Op {
     Doorbells,
     /// Set Features, Interrupt Coalescing.
     Coalescing(u16),
+    /// Set Features, Host Behavior Support: Copy Descriptor Format 2h.
+    Behavior,
     CreateCq(usize),
     CreateSq(usize),
     DeleteSq(usize),
@@ -120,6 +122,13 @@ impl Host {
                 around.tally.aborts += 1;
                 (0x08, 0, 0, u64::from(cid) << 16 | id(sq), 0)
             }
+            Op::Behavior => {
+                let at = queue::BEHAVIOR_PAGE * PAGE;
+                self.ram.fill_ring_page(queue::BEHAVIOR_PAGE, false);
+                // Copy Descriptor Formats Enable: format 2h.
+                self.ram.put_ring(at + 4, &(1_u16 << 2).to_le_bytes());
+                (0x09, page(queue::BEHAVIOR_PAGE), 0, 0x16, 0)
+            }
             Op::Coalescing(value) => (0x09, 0, 0, 0x08, u64::from(value)),
             Op::Doorbells => {
                 let pages = [queue::SHADOW_PAGE, queue::EVENT_IDX_PAGE];
@@ -163,6 +172,7 @@ impl Host {
         }
         match op {
             Op::Doorbells => self.shadowed = true,
+            Op::Behavior => self.copies_across = true,
             Op::CreateSq(sq) => {
                 let sq = &mut self.sqs[sq];
                 sq.open = true;

@@ -4,7 +4,7 @@ use super::queue::{Command, Completion, EVENT_IDX_PAGE, Kind, SHADOW_PAGE, SQ_EN
 use super::ram::{self, PAGE, State};
 use super::{DOORBELLS, Doorbells, Host};
 use crate::around::{Around, Failure};
-use crate::ledger::Span;
+use crate::ledger::{Effect, Span};
 use crate::stamp::{self, Place};
 use crate::wire::Message;
 use crate::zones::{Act, Ended};
@@ -15,7 +15,7 @@ const GIVEN_UP_NS: u64 = 3_900_000_000;
 /// A host that polls in vain for so many nanoseconds waits for one more.
 const VAIN_SHARE: u64 = 64;
 /// Bytes of one command at most.
-const TRANSFER_MAX: u64 = 32 << 10;
+pub(super) const TRANSFER_MAX: u64 = 32 << 10;
 
 // Status Code Type and Status Code (Base 2.1, 4.2.3).
 pub(super) const SUCCESS: u16 = 0;
@@ -39,6 +39,7 @@ impl Kind {
             Kind::Compare => 0x05,
             Kind::Zeroes => 0x08,
             Kind::Deallocate => 0x09,
+            Kind::Copy { .. } => 0x19,
             Kind::Zone(task) => match task.act {
                 Act::Write { write: 0, .. } => 0x08,
                 Act::Write { .. } => 0x01,
@@ -51,12 +52,8 @@ impl Kind {
     }
 
     fn writes(self) -> bool {
-        matches!(self, Kind::Write | Kind::Zeroes | Kind::Deallocate)
-    }
-
-    /// Whether it writes zeroes.
-    fn zeroes(self) -> bool {
-        matches!(self, Kind::Zeroes | Kind::Deallocate)
+        let copies = matches!(self, Kind::Copy { .. });
+        copies || matches!(self, Kind::Write | Kind::Zeroes | Kind::Deallocate)
     }
 }
 
@@ -95,7 +92,7 @@ impl Host {
         }
     }
 
-    fn choose_span(&mut self, space: usize, kind: Kind) -> Span {
+    pub(super) fn choose_span(&mut self, space: usize, kind: Kind) -> Span {
         let space = self.spaces[space];
         let most = TRANSFER_MAX >> space.shift;
         let count = match self.random.once_in(self.manners.large) {
@@ -115,6 +112,9 @@ impl Host {
     fn put(&mut self, at: usize, around: &mut Around<'_>) -> bool {
         if self.manners.zoned {
             return self.put_to_zone(at, around);
+        }
+        if self.manners.copies && self.random.once_in(16) {
+            return self.put_copy(at, around);
         }
         let kind = self.choose_kind();
         let space = self.random.index(self.spaces.len());
@@ -143,7 +143,8 @@ impl Host {
             Kind::Compare if expected.is_empty() => Kind::Read,
             kind => kind,
         };
-        self.submit_with((at, len), (kind, space), (span, more), expected, around)
+        let spans = (span, more, Vec::new());
+        self.submit_with((at, len), (kind, space), spans, expected, around)
     }
 
     /// Puts a command on these blocks of a namespace, with so much data, into a queue; false where
@@ -156,14 +157,15 @@ impl Host {
         len: usize,
         around: &mut Around<'_>,
     ) -> bool {
-        self.submit_with((at, len), kind, (span, Vec::new()), Vec::new(), around)
+        let spans = (span, Vec::new(), Vec::new());
+        self.submit_with((at, len), kind, spans, Vec::new(), around)
     }
 
-    fn submit_with(
+    pub(super) fn submit_with(
         &mut self,
         (at, len): (usize, usize),
         (kind, space): (Kind, usize),
-        (span, more): (Span, Vec<Span>),
+        (span, more, sources): (Span, Vec<Span>, Vec<Span>),
         expected: Vec<u64>,
         around: &mut Around<'_>,
     ) -> bool {
@@ -183,7 +185,9 @@ impl Host {
             space,
             span,
             more,
+            sources,
             mark: 0,
+            reads_since: 0,
             since: around.now,
             pages,
             lost: false,
@@ -220,6 +224,15 @@ impl Host {
 
     /// The ledger learns of it, and its data is made.
     fn begin(&mut self, command: &mut Command, around: &mut Around<'_>) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        if matches!(command.kind, Kind::Copy { .. }) {
+            self.begin_copy(command, &mut scratch, around);
+            if let Some(pages) = &command.pages {
+                self.ram.scatter(pages, &scratch);
+            }
+            self.scratch = scratch;
+            return;
+        }
         let shift = self.spaces[command.space].shift;
         let size = 1 << shift;
         let Command {
@@ -231,7 +244,6 @@ impl Host {
             ..
         } = command;
         let space = span.space;
-        let mut scratch = std::mem::take(&mut self.scratch);
         if let Kind::Zone(task) = *kind {
             self.fill_zone(task, *span, &mut scratch);
         } else if kind.writes() {
@@ -286,6 +298,11 @@ impl Host {
         let (lba, cdw12) = match command.kind {
             Kind::Flush => (0, 0),
             Kind::Zone(task) => Self::zone_words(task, command.span),
+            // Number of Ranges, 0's based; Descriptor Format.
+            Kind::Copy { across } => {
+                let format = if across { 2 << 8 } else { 0 };
+                (lba, command.sources.len() as u64 - 1 | format)
+            }
             // Number of ranges, 0's based; Attribute - Deallocate.
             Kind::Deallocate => (command.more.len() as u64 | 1 << 34, 0),
             // Force Unit Access, now and then.
@@ -418,6 +435,16 @@ impl Host {
                 Ok(())
             }
             Kind::Zone(task) if !failed => self.judge_zone(task, command, completion, around),
+            Kind::Copy { .. } if !failed => {
+                let Command {
+                    span,
+                    sources,
+                    mark,
+                    ..
+                } = command;
+                around.ledger.end_copy(*span, sources, *mark);
+                Ok(())
+            }
             Kind::Write | Kind::Zeroes | Kind::Deallocate if !failed => {
                 let spans = [command.span];
                 for span in spans.iter().chain(&command.more) {
@@ -501,20 +528,18 @@ impl Host {
         }
         let medium = self.spaces[command.space].medium;
         for span in [command.span].iter().chain(&command.more) {
-            let zeroes = command.kind.zeroes();
-            around
-                .ledger
-                .leave_open(medium, *span, command.mark, zeroes);
+            let ledger = &mut *around.ledger;
+            ledger.leave_open(medium, *span, command.mark, command.effect());
         }
     }
 
-    /// Its writes that are out: their blocks, numbers, and whether they write zeroes.
-    pub fn writes_out(&self) -> impl Iterator<Item = (Span, u64, bool)> {
+    /// Its writes that are out: their blocks, numbers, and effects.
+    pub fn writes_out(&self) -> impl Iterator<Item = (Span, u64, Effect)> {
         let commands = self.sqs.iter().flat_map(|sq| sq.slots.iter().flatten());
         let writes = commands.filter(|command| command.kind.writes());
         writes.flat_map(|command| {
             let spans = [command.span].into_iter().chain(command.more.clone());
-            spans.map(|span| (span, command.mark, command.kind.zeroes()))
+            spans.map(|span| (span, command.mark, command.effect()))
         })
     }
 
@@ -603,11 +628,24 @@ impl Host {
     }
 }
 
+impl Command {
+    /// What it does to the blocks that it writes.
+    fn effect(&self) -> Effect {
+        match self.kind {
+            Kind::Copy { .. } => Effect::Copy(self.sources.clone(), self.reads_since),
+            Kind::Zeroes | Kind::Deallocate => Effect::Zeroes,
+            _ => Effect::Data,
+        }
+    }
+}
+
 /// Whether a command may end with this error.
 fn may_fail(command: &Command, status: u16, around: &Around<'_>) -> bool {
     let faults = around.faults;
     let excused = |why: u8| command.excuses & why != 0;
-    let absent_until = around.absent_until[usize::from(command.span.space)];
+    let spans = [&command.span].into_iter().chain(&command.sources);
+    let absent_until = spans.map(|span| around.absent_until[usize::from(span.space)]);
+    let absent_until = absent_until.max().unwrap_or(0);
     match status {
         // Without its namespace an opcode is one of the NVM command set.
         INVALID_OPCODE => matches!(command.kind, Kind::Zone(_)) && command.since <= absent_until,
@@ -622,7 +660,9 @@ fn may_fail(command: &Command, status: u16, around: &Around<'_>) -> bool {
         // A medium with zones has notes of what it has begun.
         INTERRUPTED if matches!(command.kind, Kind::Zone(_)) => false,
         INTERRUPTED => around.killed_at >= command.since,
-        UNRECOVERED_READ_ERROR if faults => !command.kind.writes(),
+        UNRECOVERED_READ_ERROR if faults => {
+            !command.kind.writes() || matches!(command.kind, Kind::Copy { .. })
+        }
         _ => false,
     }
 }

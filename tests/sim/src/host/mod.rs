@@ -7,6 +7,7 @@
 //! must end in time.
 
 mod admin;
+mod copies;
 mod events;
 mod io;
 mod queue;
@@ -89,6 +90,8 @@ pub struct Manners {
     pub coalescing: u16,
     /// One command in so many is large.
     pub large: u64,
+    /// It copies.
+    pub copies: bool,
     /// Its namespace has zones.
     pub zoned: bool,
 }
@@ -148,6 +151,8 @@ pub struct Host {
     cqs: Vec<Cq>,
     /// The controller looks at the doorbell buffers.
     shadowed: bool,
+    /// It may copy between namespaces.
+    copies_across: bool,
     next_issue: u64,
     next_event: u64,
     next_check: u64,
@@ -178,6 +183,7 @@ impl Host {
             sqs: (0..sqs).map(|at| Sq::new(at, at % cqs)).collect(),
             cqs: (0..cqs).map(Cq::new).collect(),
             shadowed: false,
+            copies_across: false,
             next_issue: NEVER,
             next_event: NEVER,
             next_check: 0,
@@ -372,6 +378,7 @@ impl Host {
             return self.fail(around, "an admin queue of before was written to");
         }
         self.shadowed = false;
+        self.copies_across = false;
         self.admin = Admin::default();
         let aqa = u64::from(entries - 1) << 16 | u64::from(entries - 1);
         around.wire.send(write(AQA, aqa));
@@ -390,6 +397,9 @@ impl Host {
     fn set_up(&mut self, around: &mut Around<'_>) -> Result<(), Failure> {
         if self.manners.doorbells == Doorbells::Shadow && !self.random.once_in(8) {
             self.admin.push(Op::Doorbells);
+        }
+        if self.manners.copies && !self.random.once_in(8) {
+            self.admin.push(Op::Behavior);
         }
         if self.manners.coalescing != 0 {
             self.admin.push(Op::Coalescing(self.manners.coalescing));

@@ -19,6 +19,8 @@ pub(super) const SHADOW_PAGE: usize = 4;
 pub(super) const EVENT_IDX_PAGE: usize = 5;
 /// A page for what Identify tells.
 pub(super) const IDENTIFY_PAGE: usize = 30;
+/// A page for what a host says of its behavior.
+pub(super) const BEHAVIOR_PAGE: usize = 31;
 const CQ_PAGES: usize = 6;
 const SQ_PAGES: usize = CQ_PAGES + 2 * CQS;
 
@@ -37,6 +39,11 @@ pub(super) enum Kind {
     Zeroes,
     /// Dataset Management, Deallocate.
     Deallocate,
+    /// Copy.
+    Copy {
+        /// Its sources name their namespaces.
+        across: bool,
+    },
     /// Something to a zone.
     Zone(Task),
 }
@@ -66,6 +73,10 @@ pub(super) struct Command {
     pub(super) span: Span,
     /// Further ranges.
     pub(super) more: Vec<Span>,
+    /// What a copy reads.
+    pub(super) sources: Vec<Span>,
+    /// The moment from which on a copy has read.
+    pub(super) reads_since: u64,
     /// The number of the write, or the moment at which a read was submitted.
     pub(super) mark: u64,
     /// When it was submitted.

@@ -14,7 +14,7 @@ use driver::{Device, Doorbells, Options, QueuePair};
 use memory::{Buffer, HostMemory, Iova};
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::{Cqe, Sqe, Status};
-use tests_sim::ledger::{Ledger, Span};
+use tests_sim::ledger::{Effect, Ledger, Span};
 use tests_sim::random::Random;
 use tests_sim::stamp::{self, Found, Place};
 
@@ -385,7 +385,7 @@ impl Host {
             return Ok(());
         }
         if out.writes {
-            self.ledger.leave_open(0, out.span, out.mark, false);
+            self.ledger.leave_open(0, out.span, out.mark, Effect::Data);
             self.ledger.settle(0, u64::MAX);
             let since = self.ledger.moment();
             self.unknown

@@ -13,6 +13,9 @@
 //! completion never came (a reset, say) may take effect until its medium has certainly done with it
 //! ([`Ledger::settle`]).
 //!
+//! A copy is a write of what its source may hold from the copy's submission to its completion. So it
+//! reads its source as long as it is in flight.
+//!
 //! Moments are numbers that grow with every submission and every completion; two are never the
 //! same.
 
@@ -22,12 +25,43 @@ use crate::stamp::{Found, Place};
 
 /// Not yet.
 const NEVER: u64 = u64::MAX;
+/// More values than this are many.
+const VAGUE: usize = 6;
+
+/// What a block may hold: zeroes, or what a write has written, there or elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value {
+    Zeroes,
+    Of(Place, u64),
+}
+
+/// What a write makes of a block.
+#[derive(Clone, Debug)]
+enum Content {
+    Zeroes,
+    Data,
+    /// What this block may hold from that moment on; the copy is in flight.
+    Copying(Place, u64),
+    /// One of these.
+    Copied(Vec<Value>),
+}
+
+/// What a command does to the blocks that it writes.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// It writes zeroes.
+    Zeroes,
+    /// It writes data.
+    Data,
+    /// It writes what these blocks hold, which it has read since that moment.
+    Copy(Vec<Span>, u64),
+}
 
 /// A write that may be what a block holds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Record {
     write: u64,
-    zeroes: bool,
+    content: Content,
     submitted: u64,
     /// It has taken effect by then, or never will.
     done: u64,
@@ -53,6 +87,15 @@ pub struct Span {
     pub count: u32,
 }
 
+impl Span {
+    /// Whether it shares blocks with another one.
+    #[must_use]
+    pub fn meets(self, other: Span) -> bool {
+        let end = |span: Span| span.lba + u64::from(span.count);
+        self.space == other.space && self.lba < end(other) && other.lba < end(self)
+    }
+}
+
 /// A read that saw what it must not.
 #[derive(Debug)]
 pub struct Wrong {
@@ -73,15 +116,14 @@ impl fmt::Display for Wrong {
         for record in &self.records {
             let Record {
                 write,
-                zeroes,
+                content,
                 submitted,
                 done,
                 overwritten,
-            } = *record;
-            let what = if zeroes { "zeroes" } else { "write" };
-            write!(f, " [{what} {write}: {submitted}")?;
+            } = record;
+            write!(f, " [{content:?} {write}: {submitted}")?;
             for moment in [done, overwritten] {
-                match moment {
+                match *moment {
                     NEVER => write!(f, ", ...")?,
                     moment => write!(f, ", {moment}")?,
                 }
@@ -93,12 +135,12 @@ impl fmt::Display for Wrong {
 }
 
 /// A write that may still take effect, or not.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Open {
     medium: usize,
     span: Span,
     write: u64,
-    zeroes: bool,
+    effect: Effect,
     since: u64,
 }
 
@@ -116,7 +158,7 @@ impl Ledger {
     pub fn add_space(&mut self, blocks: u64) -> u16 {
         let zeroes = Record {
             write: 0,
-            zeroes: true,
+            content: Content::Zeroes,
             submitted: 0,
             done: 0,
             overwritten: NEVER,
@@ -170,11 +212,13 @@ impl Ledger {
     ) -> Result<(), Wrong> {
         let now = self.moment();
         let space = span.space;
-        for (at, (lba, block)) in (0..).zip(self.blocks(span)) {
+        for (at, lba) in (0..span.count).zip(span.lba..) {
             let place = Place { space, lba };
             let found = found(at, place);
+            let copies = self.copies_to(place);
+            let block = self.block_mut(place);
             block.readers -= 1;
-            if !block.saw(found, submitted, now) {
+            if !block.saw((place, found), &copies, submitted, now) {
                 return Err(Wrong {
                     place,
                     found,
@@ -184,6 +228,106 @@ impl Ledger {
             }
         }
         Ok(())
+    }
+
+    fn block(&self, place: Place) -> &Block {
+        &self.spaces[usize::from(place.space)][place.lba as usize]
+    }
+
+    fn block_mut(&mut self, place: Place) -> &mut Block {
+        &mut self.spaces[usize::from(place.space)][place.lba as usize]
+    }
+
+    /// The copies to a block that are in flight, and what each may write.
+    fn copies_to(&self, place: Place) -> Vec<(u64, Vec<Value>)> {
+        let records = self.block(place).records.iter();
+        let copies = records.filter_map(|record| match record.content {
+            Content::Copying(from, since) => {
+                let mut values = Vec::new();
+                self.collect(from, since, &mut vec![from], &mut values);
+                Some((record.write, values))
+            }
+            _ => None,
+        });
+        copies.collect()
+    }
+
+    /// What a block may have held since a moment, in which it has been read.
+    fn collect(&self, place: Place, since: u64, seen: &mut Vec<Place>, values: &mut Vec<Value>) {
+        let records = self.block(place).records.iter();
+        for record in records.filter(|record| record.overwritten >= since) {
+            let one = match &record.content {
+                Content::Zeroes => &[Value::Zeroes][..],
+                Content::Data => &[Value::Of(place, record.write)],
+                Content::Copied(values) => values,
+                Content::Copying(from, since) => {
+                    if !seen.contains(from) {
+                        seen.push(*from);
+                        self.collect(*from, *since, seen, values);
+                    }
+                    continue;
+                }
+            };
+            for value in one {
+                if !values.contains(value) {
+                    values.push(*value);
+                }
+            }
+        }
+    }
+
+    /// Whether some block may hold one of many values: a read tells which, and a copy that came
+    /// before would make more of such blocks.
+    #[must_use]
+    pub fn is_vague(&self, span: Span) -> bool {
+        each(span).any(|place| {
+            let mut values = Vec::new();
+            self.collect(place, 0, &mut vec![place], &mut values);
+            values.len() > VAGUE
+        })
+    }
+
+    /// A copy from blocks to as many others is submitted: when.
+    pub fn begin_copy(&mut self, span: Span, sources: &[Span], write: u64) -> u64 {
+        let submitted = self.moment();
+        for (to, from) in each(span).zip(sources.iter().copied().flat_map(each)) {
+            self.block_mut(from).readers += 1;
+            self.block_mut(to).records.push(Record {
+                write,
+                content: Content::Copying(from, submitted),
+                submitted,
+                done: NEVER,
+                overwritten: NEVER,
+            });
+        }
+        submitted
+    }
+
+    /// A copy reads no more: what it has written is known.
+    fn fix_copy(&mut self, span: Span, sources: &[Span], write: u64) {
+        let known: Vec<_> = each(span)
+            .map(|to| {
+                let copies = self.copies_to(to);
+                let mut own = copies.into_iter().filter(|(other, _)| *other == write);
+                (to, own.next())
+            })
+            .collect();
+        for (to, own) in known {
+            let Some((_, values)) = own else { continue };
+            let mut records = self.block_mut(to).records.iter_mut();
+            if let Some(record) = records.find(|record| record.write == write) {
+                record.content = Content::Copied(values);
+            }
+        }
+        for source in sources {
+            self.drop_read(*source);
+        }
+    }
+
+    /// It has completed.
+    pub fn end_copy(&mut self, span: Span, sources: &[Span], write: u64) {
+        self.fix_copy(span, sources, write);
+        self.end_write(span, write);
     }
 
     /// A read has ended without data.
@@ -199,7 +343,11 @@ impl Ledger {
         let block = &mut self.spaces[usize::from(place.space)][place.lba as usize];
         block.records = vec![Record {
             write,
-            zeroes: write == 0,
+            content: if write == 0 {
+                Content::Zeroes
+            } else {
+                Content::Data
+            },
             submitted: 0,
             done: 0,
             overwritten: NEVER,
@@ -224,7 +372,11 @@ impl Ledger {
         let submitted = self.moment();
         let record = Record {
             write,
-            zeroes,
+            content: if zeroes {
+                Content::Zeroes
+            } else {
+                Content::Data
+            },
             submitted,
             done: NEVER,
             overwritten: NEVER,
@@ -232,7 +384,7 @@ impl Ledger {
         for (_, block) in self.blocks(span) {
             // Ranges of one command may overlap.
             if block.records.last().is_none_or(|last| last.write != write) {
-                block.records.push(record);
+                block.records.push(record.clone());
             }
         }
     }
@@ -248,28 +400,34 @@ impl Ledger {
 
     /// It has failed, or its host gets no outcome: the channel of `medium` that has it may still
     /// perform it, but no channel gets it after now.
-    pub fn leave_open(&mut self, medium: usize, span: Span, write: u64, zeroes: bool) {
+    pub fn leave_open(&mut self, medium: usize, span: Span, write: u64, effect: Effect) {
         let since = self.moment();
         self.open.push(Open {
             medium,
             span,
             write,
-            zeroes,
+            effect,
             since,
         });
     }
 
     /// The process dies that has these writes: another one may perform them a second time, also
     /// those whose host gets no outcome. Whatever was known of when they took effect is void.
-    pub fn repeat(&mut self, writes: &[(Span, u64, bool)]) {
-        let open = self
-            .open
-            .iter()
-            .map(|open| (open.span, open.write, open.zeroes));
-        let all: Vec<_> = writes.iter().copied().chain(open).collect();
-        for (span, write, zeroes) in all {
-            for (_, block) in self.blocks(span) {
-                block.repeat(write, zeroes);
+    pub fn repeat(&mut self, writes: &[(Span, u64, Effect)]) {
+        let open = self.open.iter();
+        let open = open.map(|open| (open.span, open.write, open.effect.clone()));
+        let all: Vec<_> = writes.iter().cloned().chain(open).collect();
+        for (span, write, effect) in all {
+            let contents: Vec<Content> = match effect {
+                Effect::Zeroes => vec![Content::Zeroes; span.count as usize],
+                Effect::Data => vec![Content::Data; span.count as usize],
+                Effect::Copy(sources, since) => {
+                    let from = sources.into_iter().flat_map(each);
+                    from.map(|from| Content::Copying(from, since)).collect()
+                }
+            };
+            for ((_, block), content) in self.blocks(span).zip(contents) {
+                block.repeat(write, content);
             }
         }
     }
@@ -295,6 +453,9 @@ impl Ledger {
         open.retain(|write| {
             let over = write.medium == medium && write.since <= oldest;
             if over {
+                if let Effect::Copy(sources, _) = &write.effect {
+                    self.fix_copy(write.span, sources, write.write);
+                }
                 let now = self.moment();
                 for (_, block) in self.blocks(write.span) {
                     block.closed(write.write, now);
@@ -305,14 +466,15 @@ impl Ledger {
         self.open = open;
     }
 
-    /// Certain contents of blocks without a write in flight: the write for each, 0 for zeroes.
+    /// Certain contents of blocks without a write in flight, and without copies: the write for each,
+    /// 0 for zeroes.
     #[must_use]
     pub fn certain(&self, span: Span) -> Option<Vec<u64>> {
         let blocks = &self.spaces[usize::from(span.space)];
         let first = span.lba as usize;
         let blocks = &blocks[first..first + span.count as usize];
-        let one = |block: &Block| match block.records[..] {
-            [one] if one.done != NEVER => Some(if one.zeroes { 0 } else { one.write }),
+        let one = |block: &Block| match &block.records[..] {
+            [one] if one.done != NEVER => one.number(),
             _ => None,
         };
         blocks.iter().map(one).collect()
@@ -325,26 +487,57 @@ impl Ledger {
         let blocks = &blocks[span.lba as usize..];
         blocks.iter().zip(expected).any(|(block, expected)| {
             let mut records = block.records.iter();
-            records.any(|r| {
-                let value = if r.zeroes { 0 } else { r.write };
-                value != *expected && r.overwritten >= submitted
-            })
+            records.any(|r| r.number() != Some(*expected) && r.overwritten >= submitted)
         })
     }
 }
 
+/// The blocks of a span, one by one.
+fn each(span: Span) -> impl Iterator<Item = Place> {
+    let Span { space, lba, count } = span;
+    (lba..lba + u64::from(count)).map(move |lba| Place { space, lba })
+}
+
+impl Record {
+    /// The number of the write that the block holds, 0 for zeroes; `None` for a copy.
+    fn number(&self) -> Option<u64> {
+        match self.content {
+            Content::Zeroes => Some(0),
+            Content::Data => Some(self.write),
+            Content::Copying(..) | Content::Copied(_) => None,
+        }
+    }
+
+    fn may_be(&self, place: Place, value: Value, copies: &[(u64, Vec<Value>)]) -> bool {
+        match &self.content {
+            Content::Zeroes => value == Value::Zeroes,
+            Content::Data => value == Value::Of(place, self.write),
+            Content::Copied(values) => values.contains(&value),
+            Content::Copying(..) => {
+                let mut copies = copies.iter();
+                copies.any(|(write, values)| *write == self.write && values.contains(&value))
+            }
+        }
+    }
+}
+
 impl Block {
-    /// A read from `submitted` to `now` has seen this.
+    /// A read from `submitted` to `now` has seen this; `copies` as of [`Ledger::copies_to`].
     #[inline]
-    fn saw(&mut self, found: Found, submitted: u64, now: u64) -> bool {
-        let is = |r: &Record| {
-            r.overwritten >= submitted
-                && match found {
-                    Found::Zeroes => r.zeroes,
-                    Found::Write(write) => !r.zeroes && r.write == write,
-                    Found::Copy(..) | Found::Wrong { .. } => false,
-                }
+    fn saw(
+        &mut self,
+        (place, found): (Place, Found),
+        copies: &[(u64, Vec<Value>)],
+        submitted: u64,
+        now: u64,
+    ) -> bool {
+        let value = match found {
+            Found::Zeroes => Value::Zeroes,
+            Found::Write(write) => Value::Of(place, write),
+            Found::Copy(from, write) => Value::Of(from, write),
+            Found::Wrong { .. } => return false,
         };
+        let is = |r: &Record| r.overwritten >= submitted && r.may_be(place, value, copies);
         let mut seen = self.records.iter_mut().filter(|r| is(r));
         let Some(first) = seen.next() else {
             return false;
@@ -352,6 +545,11 @@ impl Block {
         if seen.next().is_none() {
             let first = self.records.iter_mut().find(|r| is(r));
             let first = first.expect("it was just there");
+            if let Content::Copied(values) = &mut first.content
+                && first.done < submitted
+            {
+                *values = vec![value];
+            }
             first.done = first.done.min(now);
             let (write, began) = (first.write, first.submitted);
             for other in self.records.iter_mut().filter(|r| r.write != write) {
@@ -361,7 +559,7 @@ impl Block {
             }
         } else {
             let _ = first;
-            for other in self.records.iter_mut().filter(|r| !r.zeroes) {
+            for other in self.records.iter_mut().filter(|r| !is(r)) {
                 if other.done < submitted {
                     other.overwritten = other.overwritten.min(now);
                 }
@@ -385,13 +583,13 @@ impl Block {
     }
 
     /// A write may take effect once more, or not.
-    fn repeat(&mut self, write: u64, zeroes: bool) {
+    fn repeat(&mut self, write: u64, content: Content) {
         if let Some(own) = self.records.iter_mut().find(|r| r.write == write) {
             (own.done, own.overwritten) = (NEVER, NEVER);
         } else {
             self.records.push(Record {
                 write,
-                zeroes,
+                content,
                 // It was overwritten: its completion says nothing about others.
                 submitted: 0,
                 done: NEVER,
@@ -417,114 +615,4 @@ impl Block {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SPAN: Span = Span {
-        space: 0,
-        lba: 0,
-        count: 1,
-    };
-
-    fn ledger() -> Ledger {
-        let mut ledger = Ledger::default();
-        ledger.add_space(1);
-        ledger
-    }
-
-    fn write(ledger: &mut Ledger) -> u64 {
-        let write = ledger.next_write();
-        ledger.begin_write(SPAN, write, false);
-        write
-    }
-
-    fn reads(ledger: &mut Ledger, submitted: u64, found: Found) -> bool {
-        ledger.end_read(SPAN, submitted, |_, _| found).is_ok()
-    }
-
-    #[test]
-    fn a_read_sees_the_last_write_or_one_that_overlaps_it() {
-        let mut ledger = ledger();
-        let first = write(&mut ledger);
-        ledger.end_write(SPAN, first);
-        let read = ledger.begin_read(SPAN);
-        let second = write(&mut ledger);
-        for found in [Found::Write(first), Found::Write(second)] {
-            let mut other = Ledger {
-                spaces: ledger.spaces.clone(),
-                ..Ledger::default()
-            };
-            other.moment = ledger.moment;
-            assert!(reads(&mut other, read, found), "{found:?}");
-        }
-        assert!(!reads(&mut ledger, read, Found::Zeroes));
-    }
-
-    #[test]
-    fn what_was_overwritten_is_not_read_again() {
-        let mut ledger = ledger();
-        let [first, second] = [(); 2].map(|()| {
-            let write = write(&mut ledger);
-            ledger.end_write(SPAN, write);
-            write
-        });
-        let read = ledger.begin_read(SPAN);
-        assert!(!reads(&mut ledger, read, Found::Write(first)));
-        let read = ledger.begin_read(SPAN);
-        assert!(reads(&mut ledger, read, Found::Write(second)));
-    }
-
-    #[test]
-    fn reads_do_not_go_back() {
-        let mut ledger = ledger();
-        let (first, second) = (write(&mut ledger), write(&mut ledger));
-        // Both are out: a read sees one of them, and then it has happened.
-        let read = ledger.begin_read(SPAN);
-        assert!(reads(&mut ledger, read, Found::Write(second)));
-        let read = ledger.begin_read(SPAN);
-        assert!(!reads(&mut ledger, read, Found::Zeroes));
-        // The other one may still come, after which it is the other way round.
-        let read = ledger.begin_read(SPAN);
-        assert!(reads(&mut ledger, read, Found::Write(first)));
-        ledger.end_write(SPAN, first);
-        ledger.end_write(SPAN, second);
-        let read = ledger.begin_read(SPAN);
-        assert!(reads(&mut ledger, read, Found::Write(first)));
-        let read = ledger.begin_read(SPAN);
-        assert!(!reads(&mut ledger, read, Found::Write(second)));
-    }
-
-    #[test]
-    fn a_write_that_nobody_hears_of_may_come_until_its_medium_is_done_with_it() {
-        let mut ledger = ledger();
-        let lost = write(&mut ledger);
-        ledger.leave_open(0, SPAN, lost, false);
-        let last = write(&mut ledger);
-        ledger.end_write(SPAN, last);
-        let read = ledger.begin_read(SPAN);
-        assert!(reads(&mut ledger, read, Found::Write(last)));
-        let read = ledger.begin_read(SPAN);
-        assert!(reads(&mut ledger, read, Found::Write(lost)));
-        let next = write(&mut ledger);
-        ledger.end_write(SPAN, next);
-        ledger.settle(0, u64::MAX);
-        assert!(!ledger.has_open());
-        let read = ledger.begin_read(SPAN);
-        assert!(!reads(&mut ledger, read, Found::Write(lost)));
-    }
-
-    #[test]
-    fn a_write_that_is_settled_overwrites_nothing() {
-        let mut ledger = ledger();
-        let first = write(&mut ledger);
-        ledger.end_write(SPAN, first);
-        let lost = write(&mut ledger);
-        ledger.leave_open(0, SPAN, lost, false);
-        ledger.settle(0, u64::MAX);
-        assert_eq!(ledger.certain(SPAN), None);
-        let read = ledger.begin_read(SPAN);
-        assert!(reads(&mut ledger, read, Found::Write(first)));
-        // It has not happened, and never will.
-        assert_eq!(ledger.certain(SPAN), Some(vec![first]));
-    }
-}
+mod tests;
