@@ -28,6 +28,11 @@ const WRITE_ZEROES: u8 = 0x08;
 const DATASET_MANAGEMENT: u8 = 0x09;
 const VERIFY: u8 = 0x0C;
 const COPY: u8 = 0x19;
+const WRITE_UNCORRECTABLE: u8 = 0x04;
+const RESERVATION_REGISTER: u8 = 0x0D;
+const RESERVATION_REPORT: u8 = 0x0E;
+const RESERVATION_ACQUIRE: u8 = 0x11;
+const RESERVATION_RELEASE: u8 = 0x15;
 const FIRST: u8 = 0b01;
 const SECOND: u8 = 0b10;
 
@@ -149,7 +154,45 @@ fn script(host: &Host) -> Vec<Act> {
     script.push(Act::Run(again));
     script.push(Act::Expect(1500, bytes(92, 9)));
     script.push(Act::Read(DATA + 94, bytes(2, 1)));
+    script.extend(reservations(host));
     script
+}
+
+/// Commands that the subsystem executes: a second execution of most of them fails.
+fn reservations(host: &Host) -> impl Iterator<Item = Act> {
+    let conflict = Ends::With(Status::RESERVATION_CONFLICT);
+    let keyed = |cid: u16, opcode, cdw10, keys: [u64; 2], ends| {
+        let keys = keys.map(u64::to_le_bytes).concat();
+        host.write(host.page(DATA + u64::from(cid)), &keys);
+        let sqe = Sqe {
+            cdw10,
+            cdw12: 0,
+            ..command(opcode, cid, 0, 1)
+        };
+        Act::Run(vec![(2, sqe, ends)])
+    };
+    let whole = Sqe {
+        cdw10: 1023,
+        cdw12: 0,
+        ..command(RESERVATION_REPORT, 106, 0, 1)
+    };
+    let reading = vec![
+        (1, whole, OK),
+        (2, command(WRITE_UNCORRECTABLE, 107, 1600, 8), OK),
+        (1, command(READ, 108, 32, 1), OK),
+    ];
+    let script = [
+        keyed(100, RESERVATION_REGISTER, 0, [0, 5], OK),
+        keyed(101, RESERVATION_ACQUIRE, 1 << 8, [5, 0], OK),
+        keyed(102, RESERVATION_REGISTER, 2, [5, 6], OK),
+        keyed(103, RESERVATION_REGISTER, 2, [5, 6], conflict),
+        keyed(104, RESERVATION_RELEASE, 1 << 8, [6, 0], OK),
+        keyed(105, RESERVATION_ACQUIRE, 2 << 8, [6, 0], OK),
+        Act::Run(reading),
+        keyed(109, RESERVATION_REGISTER, 1, [6, 0], OK),
+        keyed(110, RESERVATION_REGISTER, 1, [6, 0], conflict),
+    ];
+    script.into_iter()
 }
 
 /// Plays the script to its end, through a death at each of the points; how many the last process
@@ -177,6 +220,10 @@ fn all_have_ended(world: &World, script: &[Act]) {
     let ended = world.ended.iter().filter(|cid| **cid != 90).count();
     assert_eq!(ended, commands.sum::<usize>());
     assert!(world.interrupted.len() <= 4, "{:?}", world.interrupted);
+    // The generation counts each registration that has changed something.
+    let namespace = world.subsystem.directory().get(1).expect("it is there");
+    let reservation = format!("{:?}", namespace.reservation);
+    assert!(reservation.contains("generation: 3"), "{reservation}");
 }
 
 const WAYS: [(Manner, bool); 4] = [

@@ -14,9 +14,12 @@ use controller::state::{self, FORMAT_VERSION, QueueState, SlotState, area_bytes,
 use memory::{Area, DmaView, DoorbellPages, Iova, Segment, StateFile};
 use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
 use nvme_spec::{Cqe, Sqe, Status};
+use port::namespace::Namespace;
 use port::testing::{Host, Manner, TestMedium, namespace};
 use port::ticket::Ticket;
+use port::time::Time;
 use port::{Added, Channel, ChannelId, Channels, Done, Request};
+use subsystem::{Allocated, ControllerId, Record, Requester, Subsystem, SubsystemConfig};
 
 /// The first of two fused commands.
 pub(crate) const PAIR: u16 = 86;
@@ -133,6 +136,35 @@ pub(crate) enum Act {
     Read(u64, Vec<u8>),
 }
 
+fn first_namespace() -> Namespace {
+    namespace(1, ChannelId(0), (MEDIUM / BLOCK) as u64)
+}
+
+/// The subsystem of a process that goes on with a record, and its controller.
+fn subsystem_after(record: &Record, deaths: u32) -> (Subsystem, ControllerId) {
+    let mut allocated = Allocated::everywhere(first_namespace());
+    let mut answers = record.answers.clone();
+    for kept in record.reservations.clone() {
+        allocated.reservation = kept.reservation;
+        answers.extend(kept.answers);
+    }
+    let config = SubsystemConfig {
+        namespaces: vec![allocated],
+        controllers: record.controllers.clone(),
+        keeping: true,
+        answers,
+        process: u64::from(deaths),
+        ..SubsystemConfig::with_namespaces(32, [])
+    };
+    let mut subsystem = Subsystem::new(config).unwrap();
+    let id = subsystem.join("test").unwrap();
+    subsystem.take_table(id);
+    if let Some((version, _)) = subsystem.take_record() {
+        subsystem.kept(version);
+    }
+    (subsystem, id)
+}
+
 /// A host, and the device of its memory: all that a death leaves.
 pub(crate) struct World {
     pub(crate) host: Host,
@@ -143,6 +175,11 @@ pub(crate) struct World {
     pub(crate) poison: Option<Poison>,
     pub(crate) lane: Option<Lane>,
     pub(crate) channels: Channels<Mortal>,
+    pub(crate) subsystem: Subsystem,
+    controller: ControllerId,
+    /// The subsystem's record: what is kept of it, and what is about to be.
+    kept: Record,
+    taken: Option<(u64, Record)>,
     /// The submission queues that its controller knows: bit `n` for `n + 1`.
     known: u64,
     tails: BTreeMap<u16, u32>,
@@ -172,6 +209,7 @@ impl World {
             shadow: host.page(SHADOW),
             event_idx: host.page(SHADOW + 1),
         };
+        let (subsystem, controller) = subsystem_after(&Record::default(), 0);
         let registered = || Registration::new(&host.view(), spec, 1).unwrap();
         let mut world = World {
             doorbells: Arc::new(DoorbellPages::new(256).unwrap()),
@@ -182,6 +220,10 @@ impl World {
             poison: None,
             lane: None,
             channels: Channels::new(),
+            kept: subsystem.record(),
+            subsystem,
+            controller,
+            taken: None,
             known: 0,
             tails: BTreeMap::new(),
             heads: BTreeMap::new(),
@@ -217,7 +259,7 @@ impl World {
             doorbells: self.doorbells.clone(),
             shadow: self.shadow.clone(),
             view: self.host.view(),
-            namespaces: Arc::new(vec![namespace(1, ChannelId(0), (MEDIUM / BLOCK) as u64)].into()),
+            namespaces: Arc::new(vec![first_namespace()].into()),
             generation: 0,
             state,
             mdts_bytes: 128 << 10,
@@ -229,7 +271,7 @@ impl World {
             },
             counters: Arc::default(),
             mail_count: Arc::default(),
-            first_name: 1,
+            first_name: u64::from(self.deaths + 1) << 32,
         }
     }
 
@@ -311,9 +353,14 @@ impl World {
             lane.complete(one.ticket, one.outcome);
         }
         crash::point();
+        self.turn_subsystem(&mut lane);
         let raised = lane.take_posted().is_some();
-        let events = std::iter::from_fn(|| lane.take_event());
-        self.events.extend(events);
+        for event in std::iter::from_fn(|| lane.take_event()) {
+            match event {
+                LaneEvent::Answered { name } => self.subsystem.completed(self.controller, name),
+                event => self.events.push(event),
+            }
+        }
         let replayed = |event: &LaneEvent| matches!(event, LaneEvent::Replayed { .. });
         if let Some(at) = self.events.iter().position(replayed) {
             let copies = LaneEvent::Replayed { copies: true };
@@ -326,6 +373,38 @@ impl World {
         self.lane = Some(lane);
         if raised {
             self.consume();
+        }
+    }
+
+    /// One turn of the subsystem, whose record is kept in the turn after it has changed.
+    fn turn_subsystem(&mut self, lane: &mut Lane) {
+        let Self {
+            subsystem,
+            controller,
+            kept,
+            taken,
+            ..
+        } = self;
+        let controller = *controller;
+        while let Some(forward) = lane.take_forward() {
+            subsystem.forwarded(controller, forward);
+        }
+        // No other command depends on it.
+        subsystem.acknowledge(controller, subsystem.generation());
+        subsystem.turn(Time(1), &mut Channels::<TestMedium>::new());
+        if let Some((version, record)) = taken.take() {
+            crash::point();
+            *kept = record;
+            crash::point();
+            subsystem.kept(version);
+        }
+        *taken = subsystem.take_record();
+        while let Some(answer) = subsystem.take_answer(controller) {
+            let Requester::Io { ticket, .. } = answer.to else {
+                panic!("a lane has commands for I/O alone");
+            };
+            let result = answer.result.map(|_| answer.data);
+            lane.answer(ticket, result.as_deref().map_err(|status| *status));
         }
     }
 
@@ -453,6 +532,11 @@ impl World {
     pub(crate) fn revive_after(&mut self, crashed: bool) {
         self.deaths += 1;
         self.events.clear();
+        let (next, controller) = subsystem_after(&self.kept, self.deaths);
+        // A process that dies drops nothing.
+        std::mem::forget(std::mem::replace(&mut self.subsystem, next));
+        assert_eq!(controller, self.controller);
+        self.taken = None;
         let bytes = std::mem::take(&mut self.medium().bytes);
         self.channels = Channels::new();
         let mut medium = TestMedium::new(0, self.manner);

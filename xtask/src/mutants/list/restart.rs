@@ -36,6 +36,10 @@ const ANSWERS: Test = unit(
     "controller",
     "controller::tests::answers::every_command_of_the_subsystem_completes_once_wherever_the_process_dies",
 );
+const BUS: Test = unit(
+    "controller",
+    "controller::tests::answers::completions_that_wait_for_the_bus_are_kept",
+);
 const DAMAGED_STATE: Test = unit(
     "controller",
     "controller::tests::restart::damaged_state_is_refused_or_goes_on",
@@ -100,7 +104,10 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/controller/src/controller/admin/mod.rs",
         from: "                        self.features.write_cache_flushed(false);\n",
         to: "",
-        test: ANSWERS,
+        test: unit(
+            "controller",
+            "controller::tests::answers::a_cache_that_is_turned_off_is_flushed_again",
+        ),
     },
     Mutation {
         name: "answers-abort-unsaved",
@@ -116,10 +123,15 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/controller/src/controller/bus.rs",
         from: "            // Its command waits for nothing else any more.\n            self.save();\n",
         to: "",
-        test: unit(
-            "controller",
-            "controller::tests::answers::completions_that_wait_for_the_bus_are_kept",
-        ),
+        test: BUS,
+    },
+    Mutation {
+        name: "answers-bus-all-at-once",
+        guard: "a completion that waits for the bus is saved until it is posted",
+        file: "crates/controller/src/controller/bus.rs",
+        from: "        while !self.bus.off && !self.bus.withheld.is_empty() {\n            let (cid, dwords, status) = self.bus.withheld.remove(0);\n",
+        to: "        for (cid, dwords, status) in std::mem::take(&mut self.bus.withheld) {\n",
+        test: BUS,
     },
     Mutation {
         name: "answers-old-version",
