@@ -32,8 +32,8 @@ pub struct Record {
     pub sanitize: SanitizeRecord,
     /// Every controller that ever was, by identifier.
     pub controllers: Vec<ControllerRecord>,
-    /// Answers of commands in flight whose effect is in this record, except of those whose effect is
-    /// in `reservations`. For another process with the same hosts.
+    /// Answers of commands in flight whose effect is in this record, except of those whose effect
+    /// is in `reservations`. For another process with the same hosts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<KeptAnswer>,
     /// Registrants and reservations as they are, those included that a power loss ends: for another

@@ -166,6 +166,17 @@ pub fn plain(words: &[u64; 8]) -> Option<Plain> {
     })
 }
 
+/// Whether a command has a name: a second execution of it would have another result. Marks of
+/// uncorrectable blocks do not differ when they are made twice.
+pub(crate) fn is_named(sqe: &Sqe) -> bool {
+    matches!(
+        sqe.nvm_opcode(),
+        NvmOpcode::RESERVATION_REGISTER
+            | NvmOpcode::RESERVATION_ACQUIRE
+            | NvmOpcode::RESERVATION_RELEASE
+    )
+}
+
 /// Parses a command of the NVM command set.
 ///
 /// # Errors

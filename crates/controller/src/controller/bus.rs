@@ -105,8 +105,9 @@ impl Controller {
     }
 
     /// Has it serve nothing, or serve again. Halting is over when [`Self::has_halted`]; commands
-    /// that hang are not aborted, so the caller bounds the wait. It serves again when its queues may
-    /// fetch: if a reset is ending them, or another server has its media, not before it is quiet.
+    /// that hang are not aborted, so the caller bounds the wait. It serves again when its queues
+    /// may fetch: if a reset is ending them, or another server has its media, not before it is
+    /// quiet.
     pub fn halt(&mut self, halted: bool) {
         let was_halted = self.bus.halted != Halt::No;
         self.bus.halted = match halted {

@@ -4,12 +4,12 @@
 //! - Restoring posts nothing but the admin completion that was being posted, with the same
 //!   contents: the host may have consumed it.
 //! - Every admin command completes once: it was completed, is fetched again, goes on waiting, or is
-//!   executed again, with the answer of the subsystem's record if its effect is there. Held requests
-//!   stay held.
+//!   executed again, with the answer of the subsystem's record if its effect is there. Held
+//!   requests stay held.
 //! - It is no power cycle: features, registers, configuration space and queues are as they were. A
 //!   reset that was going on begins again, and a shutdown too.
 //!
-//! It does NOT restore what the subsystem did: its record has that, with the answers of the commands.
+//! It does NOT restore what the subsystem did: its record has that, with the commands' answers.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl Controller {
     ///
     /// # Errors
     /// The file is of another version or another controller, what it says contradicts itself, or a
-    /// queue cannot be reached. Nothing of the controller is left in `subsystem` and `lanes` then.
+    /// queue cannot be reached. Neither `subsystem` nor `lanes` has the controller then.
     pub fn restore(
         config: ControllerConfig,
         left: Left,

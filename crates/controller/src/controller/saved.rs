@@ -172,8 +172,8 @@ pub struct AdminState {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct WaitingState {
-    /// The first words of its submission queue entry, which the host may use for another command. Of
-    /// one that has ended, Dwords 0 and 1 of its completion are the first word.
+    /// The first words of its submission queue entry, which the host may use for another command.
+    /// Of one that has ended, Dwords 0 and 1 of its completion are the first word.
     pub sqe_begin: [u64; 2],
     /// Its name ([`subsystem::KeptAnswer`]). Its entry has the Metadata Pointer here, which admin
     /// commands do not use, and so had the state before version 7.

@@ -5,7 +5,6 @@
 //! like one in a medium, so that resets and deletions wait for it or abort it as usual. But no
 //! change of the map or of namespaces waits for it, because it may have requested that change.
 
-use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::{Sqe, Status};
 use port::prp::Segments;
 use port::ticket::Ticket;
@@ -116,23 +115,12 @@ fn written(sqe: &Sqe, carried: u64) -> Option<(u64, u64)> {
     }
 }
 
-/// Whether a command has a name: a second execution of it would have another result. Marks of
-/// uncorrectable blocks do not differ when they are made twice.
-pub(super) fn is_named(sqe: &Sqe) -> bool {
-    matches!(
-        sqe.nvm_opcode(),
-        NvmOpcode::RESERVATION_REGISTER
-            | NvmOpcode::RESERVATION_ACQUIRE
-            | NvmOpcode::RESERVATION_RELEASE
-    )
-}
-
 impl Queues {
     /// The name of a ticket's command, if it has one.
     fn name_of(&mut self, ticket: &Ticket) -> Option<u64> {
         let (index, generation) = ticket.place();
         let slot = self.slots.named(index, generation)?;
-        if is_named(&slot.sqe()) {
+        if command::is_named(&slot.sqe()) {
             slot.known_name()
         } else {
             None

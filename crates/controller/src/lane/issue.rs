@@ -18,7 +18,6 @@ use port::time::Time;
 use port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request, status};
 use subsystem::{DATA_LEN, Forward, UNNAMED};
 
-use super::forward::is_named;
 use super::message::Copying;
 use super::outcome::{Asked, Issued};
 use super::watch::{self, Handed};
@@ -226,7 +225,7 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
             return self.command(index, slot, sqe, namespace, &asked);
         }
         // What the subsystem has begun, it ends.
-        let is_begun = slot.known_name().is_some() && is_named(sqe);
+        let is_begun = slot.known_name().is_some() && command::is_named(sqe);
         if let Some(restrictions) = &namespace.restrictions
             && !is_begun
             && restrictions::check(restrictions, &command)?
@@ -386,7 +385,7 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
                 rest = after;
             }
         }
-        let name = if is_named(sqe) {
+        let name = if command::is_named(sqe) {
             slot.name(self.next_name)
         } else {
             UNNAMED

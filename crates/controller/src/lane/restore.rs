@@ -33,13 +33,13 @@ use port::{Channel, status};
 
 use super::LaneTurn;
 use super::fetch::BATCH;
-use super::forward::is_named;
 use super::issue::{COPIED_PER_TURN, Issuer};
 use super::member::Member;
 use super::message::{KnownSq, QueueName, Registration};
 use super::outcome::Went;
 use super::queues::Queues;
 use super::replays::{Replay, Replays, Way};
+use crate::command;
 use crate::gate::Gate;
 use crate::queue::{Claim, Cq, CqState, QueueError, RingAbsent, Sq};
 use crate::state::{
@@ -214,7 +214,7 @@ fn way(slot: &SlotState, is_last: bool, namespaces: &NamespaceTable) -> Way {
     let notes = namespace.traits.notes;
     let writes = WRITES.contains(&opcode);
     // The subsystem knows by its name whether it has done a command.
-    let is_forwarded = FORWARDED.contains(&opcode) || is_named(&sqe) && slot.marks.noted();
+    let is_forwarded = FORWARDED.contains(&opcode) || command::is_named(&sqe) && slot.marks.noted();
     let is_plain = writes || READS.contains(&opcode) || is_forwarded;
     let repeats = match &namespace.set {
         Some(set) => match set.command(&sqe, namespace) {

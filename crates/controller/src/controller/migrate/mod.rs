@@ -212,7 +212,7 @@ impl Controller {
     /// has left the subsystem. It is halted. What the host rings is in `doorbells` from now on.
     ///
     /// # Errors
-    /// [`MigrateError`]. Nothing of the controller is left in `subsystem` and `lanes` then.
+    /// [`MigrateError`]. Neither `subsystem` nor `lanes` has the controller then.
     pub fn take(
         config: ControllerConfig,
         moved: Moved,

@@ -1,5 +1,5 @@
-//! Commands that the subsystem executes, of a process that dies at each store and at each moment of
-//! its keeper: each completes once, with its own status and Dword 0, and has its effect once.
+//! Commands that the subsystem executes, of a process that dies at each store and before and after
+//! a record is kept: each completes once, with its own status and Dword 0, and has its effect once.
 
 use nvme_spec::Sqe;
 use nvme_spec::log::LogPageId;
