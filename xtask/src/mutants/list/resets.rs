@@ -53,7 +53,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "quiet-reset",
         guard: "a controller whose reset is in progress is not quiet, with or without lanes",
         file: "crates/controller/src/controller/mod.rs",
-        from: "!matches!(self.life.phase, Phase::Stopping(_)) && !self.queues.has_lanes()",
+        from: "!self.is_stopping() && !self.queues.has_lanes()",
         to: "!self.queues.has_lanes()",
         test: unit(
             "controller",
@@ -64,8 +64,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "quiet-lanes",
         guard: "a controller with lanes is not quiet",
         file: "crates/controller/src/controller/mod.rs",
-        from: "!matches!(self.life.phase, Phase::Stopping(_)) && !self.queues.has_lanes()",
-        to: "!matches!(self.life.phase, Phase::Stopping(_))",
+        from: "!self.is_stopping() && !self.queues.has_lanes()",
+        to: "!self.is_stopping()",
         test: unit(
             "controller",
             "controller::tests::lifecycle::a_controller_with_lanes_is_not_quiet",

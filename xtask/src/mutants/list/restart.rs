@@ -392,7 +392,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "restart-reset-forgotten",
         guard: "a reset that was going on goes on",
         file: "crates/controller/src/controller/restore.rs",
-        from: "        controller.continue_reset();\n",
+        from: "        self.continue_reset();\n",
         to: "",
         test: unit(
             "controller",

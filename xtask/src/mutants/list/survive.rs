@@ -253,7 +253,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "survive-host-anonymous",
         guard: "a host that goes on has its identifier",
         file: "crates/controller/src/controller/restore.rs",
-        from: "        subsystem.continue_host(controller.id, identifier);\n",
+        from: "        subsystem.continue_host(self.id, identifier);\n",
         to: "        let _ = identifier;\n",
         test: unit(
             "controller",
