@@ -224,10 +224,10 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         {
             return self.command(index, slot, sqe, namespace, &asked);
         }
-        // What the subsystem has begun, it ends.
-        let is_begun = slot.known_name().is_some() && command::is_named(sqe);
+        // A command that the subsystem had before a death is not refused now.
+        let is_begun = || command::is_named(sqe) && slot.known_name().is_some();
         if let Some(restrictions) = &namespace.restrictions
-            && !is_begun
+            && !is_begun()
             && restrictions::check(restrictions, &command)?
         {
             slot.marks.set_clears(true);

@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -196,6 +197,39 @@ fn a_reservation_is_the_same_hosts_after_a_death_and_released_once_for_all() {
     assert_eq!(one.reserve(ACQUIRE, 1 << 8, [7, 0]), OK);
     assert_eq!(two.write_status(), Status::RESERVATION_CONFLICT);
     drop((one, two));
+    server.stop();
+}
+
+/// Each registration names the key of the one before: a command that is lost or executed twice fails,
+/// or the next one does.
+#[test]
+fn reservation_commands_in_flight_at_a_death_are_executed_once() {
+    const REGISTER: NvmOpcode = NvmOpcode::RESERVATION_REGISTER;
+    const REPLACE: u32 = 2;
+    const OK: Status = Status::SUCCESSFUL_COMPLETION;
+    let world = World::new();
+    let mut server = serve(&world, &["ram:size=16MiB"]);
+    let mut host = Host::attach(&world, "nvme.sock");
+    assert_eq!(host.reserve(REGISTER, 0, [0, 1]), OK);
+    let is_over = AtomicBool::new(false);
+    let mut key = 1;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..4 {
+                // A second of service between deaths is none that the holder gives up by.
+                thread::sleep(Duration::from_millis(1200));
+                replace(&mut server);
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        while !is_over.load(Ordering::Relaxed) {
+            let status = host.reserve(REGISTER, REPLACE, [key, key + 1]);
+            assert_eq!(status, OK, "key {key}");
+            key += 1;
+        }
+    });
+    assert!(key > 40, "{key}");
+    drop(host);
     server.stop();
 }
 
