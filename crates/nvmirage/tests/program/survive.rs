@@ -216,8 +216,6 @@ fn reservation_commands_in_flight_at_a_death_are_executed_once() {
     thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..4 {
-                // A second of service between deaths is none that the holder gives up by.
-                thread::sleep(Duration::from_millis(1200));
                 replace(&mut server);
             }
             is_over.store(true, Ordering::Relaxed);
