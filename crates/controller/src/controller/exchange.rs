@@ -195,12 +195,17 @@ impl Controller {
         view || namespaces || abandon_before.is_some() || bus
     }
 
-    /// Forwards the lanes' commands to the subsystem.
+    /// Forwards the lanes' commands to the subsystem. At a reset they end here: the host has no
+    /// identifier any more, so that a registration would be another host's.
     fn take_forwards(&mut self, lanes: &mut impl LaneTable, subsystem: &mut Subsystem) -> bool {
         let mut worked = false;
         for key in self.queues.lanes() {
             while let Some(forward) = lanes.take_forward(key) {
                 worked = true;
+                if self.life.phase != Phase::Ready {
+                    lanes.answer(forward.ticket, Err(Status::COMMAND_ABORT_REQUESTED));
+                    continue;
+                }
                 subsystem.forwarded(self.id, forward);
             }
         }

@@ -170,4 +170,15 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "controller::tests::lifecycle::memory_that_was_truncated_fails_this_controller",
         ),
     },
+    Mutation {
+        name: "reset-forwards",
+        guard: "a reservation command that a lane has at a reset is of no other host",
+        file: "crates/controller/src/controller/exchange.rs",
+        from: "if self.life.phase != Phase::Ready {\n                    lanes.answer(",
+        to: "if self.life.phase == Phase::Failed {\n                    lanes.answer(",
+        test: unit(
+            "controller",
+            "controller::tests::reservations::a_command_that_a_lane_has_at_a_reset_registers_no_host",
+        ),
+    },
 ];

@@ -155,6 +155,29 @@ impl Pair {
     }
 }
 
+/// With the reset the host has no identifier, and the command would be of another host.
+#[test]
+fn a_command_that_a_lane_has_at_a_reset_registers_no_host() {
+    let mut pair = Pair::new(false);
+    assert_eq!(pair.identify_as(0, *b"identity"), OK);
+    let register = Sqe {
+        opcode: REGISTER,
+        nsid: 1,
+        ..Sqe::default()
+    };
+    let keys = [0, 7_u64].map(u64::to_le_bytes).concat();
+    pair.send(0, register, &keys);
+    // The lane fetches, after its controller's turn.
+    let rig = pair.rig(0);
+    rig.turn();
+    rig.controller.function_reset();
+    rig.turns(20);
+    assert_eq!(rig.csts(), 0);
+    assert!(rig.controller.is_quiet());
+    let registrants = u16_at(&pair.report(1, 4096), 5);
+    assert_eq!(registrants, 0);
+}
+
 #[test]
 fn a_write_exclusive_reservation_lets_the_other_host_read() {
     let mut pair = Pair::new(false);
