@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::ledger::Ledger;
+use crate::reservations::Reservations;
 use crate::wire::Wire;
 use crate::zones::Zones;
 
@@ -36,6 +37,8 @@ pub struct Tally {
     pub commands: u64,
     /// Of them, those with an error that they may have.
     pub errors: u64,
+    /// I/O commands that reservations have refused.
+    pub conflicts: u64,
     /// I/O commands that ended with their queue or their controller's life.
     pub dropped: u64,
     /// Admin commands.
@@ -73,6 +76,8 @@ pub struct Around<'a> {
     pub wire: &'a mut Wire,
     /// What blocks may hold.
     pub ledger: &'a mut Ledger,
+    /// What reservations may be.
+    pub reservations: &'a mut Reservations,
     /// What zones may be.
     pub zones: &'a mut Zones,
     /// Bounds.

@@ -5,6 +5,8 @@
 //! Requests of the dead process land before another one goes on, or never: a medium is fenced. A
 //! drive whose time a medium has begins as a new one.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use controller::controller::Left;
 use engine::{Engine, EngineId};
 use memory::{LostFlag, StateFile};
@@ -13,10 +15,20 @@ use subsystem::{Subsystem, SubsystemConfig};
 
 use crate::medium::Port;
 use crate::reactor::Reactor;
-use crate::world::{Bytes, Post, World};
+use crate::world::{Bytes, World};
 
 /// From the death to the first turn of what goes on.
 const PAUSE_NS: (u64, u64) = (100_000, 20_000_000);
+
+/// Something of the process that dies. Its tickets never come back, which is no error of a thread
+/// that unwinds.
+fn end(of_process: impl Sized) {
+    let unwound = catch_unwind(AssertUnwindSafe(move || {
+        let _dropped = of_process;
+        resume_unwind(Box::new(()))
+    }));
+    let Err(_) = unwound;
+}
 
 impl World {
     /// The process dies, and another one goes on.
@@ -30,7 +42,7 @@ impl World {
         if self.steps >= self.trace_from {
             println!("{:>14} the process dies", self.now);
         }
-        self.post = Post::default();
+        end(std::mem::take(&mut self.post));
         let due = self.now + self.random.between(PAUSE_NS.0, PAUSE_NS.1);
         let configs: Vec<_> = (0..self.subsystems.len())
             .map(|at| self.left_of(at))
@@ -64,7 +76,7 @@ impl World {
                 let added = engine.add_channel(medium.channel, port, medium.depth.into());
                 assert!(added.is_ok(), "each medium has its own id");
             }
-            reactor.begin_again(engine, self.now, due);
+            end(reactor.begin_again(engine, self.now, due));
             controllers.push(files);
         }
         for ((reactor, slot), config) in self.subsystems.iter_mut().zip(configs) {

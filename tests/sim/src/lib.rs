@@ -11,7 +11,7 @@
 //!   namespaces;
 //! - [`host`]: hosts, and what they check;
 //! - [`ledger`] and [`stamp`]: which values a block may have, and what a block holds; [`zones`]: the
-//!   same of zones;
+//!   same of zones, and [`reservations`] of those;
 //! - [`reactor`], [`seat`], [`wire`]: the program's loop and its transport, without threads and
 //!   sockets;
 //! - `kill`: the process dies, and another one goes on from what it left;
@@ -31,6 +31,7 @@ pub mod medium;
 pub mod operator;
 pub mod random;
 pub mod reactor;
+pub mod reservations;
 pub mod scenario;
 pub mod seat;
 pub mod stamp;

@@ -21,7 +21,7 @@ struct Args {
     /// The process dies now and then, and another one goes on from what it left
     #[arg(long)]
     kill: bool,
-    /// Hosts also copy, and write to zones
+    /// Hosts also copy, reserve namespaces, and write to zones
     #[arg(long)]
     more: bool,
     /// Print what hosts do, from this step of each run on

@@ -186,12 +186,14 @@ impl Reactor {
     }
 
     /// It is another process's from now on, with this engine, whose first turn comes at `due`. The
-    /// seats, which hosts see, stay.
-    pub fn begin_again(&mut self, engine: Engine<Port>, now: u64, due: u64) {
-        self.engine = engine;
+    /// seats, which hosts see, stay. Returns what the process before had.
+    pub fn begin_again(&mut self, engine: Engine<Port>, now: u64, due: u64) -> impl Sized + use<> {
+        let engine = std::mem::replace(&mut self.engine, engine);
+        let letters = (
+            std::mem::take(&mut self.mailbox),
+            std::mem::take(&mut self.letters),
+        );
         self.due = due;
-        self.mailbox.clear();
-        self.letters.clear();
         self.direct.clear();
         self.asked.clear();
         self.answered.clear();
@@ -201,6 +203,7 @@ impl Reactor {
         self.last_work = now;
         self.idle_turn_ns = TURN_NS;
         self.in_transition = false;
+        (engine, letters)
     }
 
     /// Whether it sleeps.

@@ -22,6 +22,7 @@ use crate::medium::{Clock, Disk, HANG_NS, Habits, TRAITS};
 use crate::operator::Operator;
 use crate::random::Random;
 use crate::reactor::Reactor;
+use crate::reservations::Reservations;
 use crate::seat::Seat;
 use crate::world::{Attached, Bytes, Medium, Post, World};
 use crate::zones::Zones;
@@ -79,6 +80,7 @@ pub fn build(options: &Options) -> World {
         media: Vec::new(),
         spaces: Vec::new(),
         ledger: Ledger::default(),
+        reservations: Reservations::default(),
         zones: Zones::default(),
         clock: Rc::new(Clock::default()),
         bounds,
@@ -111,6 +113,7 @@ pub fn build(options: &Options) -> World {
     if more && world.reactors.len() == 1 {
         add_zones(&mut world, &mut random, busy);
     }
+    world.reservations = Reservations::new(world.spaces.len(), world.hosts.len());
     world
 }
 
@@ -267,11 +270,13 @@ fn add_hosts(
     let subsystem = Subsystem::new(config).expect("a subsystem");
     let subsystem = world.reactors[reactor].engine.add_subsystem(subsystem);
     world.subsystems.push((reactor, subsystem));
+    let reserves = world.more && !zoned && random.once_in(2);
     for _ in 0..random.between(1, 3) {
         let id = world.hosts.len();
         let manners = Manners {
             zoned,
             copies: world.more && !zoned,
+            reserves,
             ..manners(random, busy)
         };
         let Reactor { engine, seats, .. } = &mut world.reactors[reactor];
@@ -308,6 +313,7 @@ fn manners(random: &mut Random, busy: u64) -> Manners {
         large: random.pick(&[2, 8, 64]),
         buffered_admin: random.once_in(2),
         zoned: false,
+        reserves: false,
         copies: false,
     }
 }

@@ -15,6 +15,7 @@ use crate::medium::{Clock, Disk, Port, SimChannel};
 use crate::operator::Operator;
 use crate::random::Random;
 use crate::reactor::{Direct, Letter, Reactor};
+use crate::reservations::Reservations;
 use crate::stamp;
 use crate::zones::Zones;
 
@@ -85,6 +86,8 @@ pub struct World {
     pub spaces: Vec<Space>,
     /// What blocks may hold.
     pub ledger: Ledger,
+    /// What reservations may be.
+    pub reservations: Reservations,
     /// What the zones of the one namespace that has some may be.
     pub zones: Zones,
     /// The time, for media.
@@ -234,6 +237,7 @@ impl World {
             wire,
             ledger: &mut self.ledger,
             zones: &mut self.zones,
+            reservations: &mut self.reservations,
             bounds: self.bounds,
             tally: &mut self.tally,
             ending: self.ending,

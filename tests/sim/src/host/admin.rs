@@ -14,6 +14,8 @@ pub(super) enum Op {
     Doorbells,
     /// Set Features, Interrupt Coalescing.
     Coalescing(u16),
+    /// Set Features, Host Identifier, of 64 bits.
+    Identifier,
     /// Set Features, Host Behavior Support: Copy Descriptor Format 2h.
     Behavior,
     CreateCq(usize),
@@ -122,6 +124,12 @@ impl Host {
                 around.tally.aborts += 1;
                 (0x08, 0, 0, u64::from(cid) << 16 | id(sq), 0)
             }
+            Op::Identifier => {
+                let at = queue::BEHAVIOR_PAGE * PAGE;
+                self.ram.fill_ring_page(queue::BEHAVIOR_PAGE, false);
+                self.ram.put_ring(at, &self.identifier().to_le_bytes());
+                (0x09, page(queue::BEHAVIOR_PAGE), 0, 0x81, 0)
+            }
             Op::Behavior => {
                 let at = queue::BEHAVIOR_PAGE * PAGE;
                 self.ram.fill_ring_page(queue::BEHAVIOR_PAGE, false);
@@ -186,7 +194,8 @@ impl Host {
                 return self.renew_sq(sq, around);
             }
             Op::DeleteCq(cq) => return self.renew_cq(cq, around),
-            Op::CreateCq(_) | Op::Coalescing(_) | Op::Abort(..) | Op::Identify => {}
+            Op::CreateCq(_) | Op::Coalescing(_) | Op::Identifier | Op::Abort(..) | Op::Identify => {
+            }
         }
         Ok(())
     }

@@ -5,9 +5,10 @@ use super::ram::{self, PAGE, State};
 use super::{DOORBELLS, Doorbells, Host};
 use crate::around::{Around, Failure};
 use crate::ledger::{Effect, Span};
+use crate::reservations::{self, CONFLICT};
 use crate::stamp::{self, Place};
 use crate::wire::Message;
-use crate::zones::{Act, Ended};
+use crate::zones::Ended;
 
 /// Minimum time that a command hangs before it is aborted: 4 s, less the delay with which lanes
 /// learn the time.
@@ -20,7 +21,7 @@ pub(super) const TRANSFER_MAX: u64 = 32 << 10;
 // Status Code Type and Status Code (Base 2.1, 4.2.3).
 pub(super) const SUCCESS: u16 = 0;
 const INVALID_OPCODE: u16 = 0x001;
-const INVALID_FIELD: u16 = 0x002;
+pub(super) const INVALID_FIELD: u16 = 0x002;
 const INVALID_NAMESPACE: u16 = 0x00b;
 const DATA_TRANSFER_ERROR: u16 = 0x004;
 const ABORTED: u16 = 0x007;
@@ -29,33 +30,6 @@ const INTERRUPTED: u16 = 0x021;
 const WRITE_FAULT: u16 = 0x280;
 const UNRECOVERED_READ_ERROR: u16 = 0x281;
 const COMPARE_FAILURE: u16 = 0x285;
-
-impl Kind {
-    fn opcode(self) -> u64 {
-        match self {
-            Kind::Flush => 0x00,
-            Kind::Write => 0x01,
-            Kind::Read => 0x02,
-            Kind::Compare => 0x05,
-            Kind::Zeroes => 0x08,
-            Kind::Deallocate => 0x09,
-            Kind::Copy { .. } => 0x19,
-            Kind::Zone(task) => match task.act {
-                Act::Write { write: 0, .. } => 0x08,
-                Act::Write { .. } => 0x01,
-                Act::Append { .. } => 0x7d,
-                Act::Read { .. } => 0x02,
-                Act::Send(_) => 0x79,
-                Act::Report => 0x7a,
-            },
-        }
-    }
-
-    fn writes(self) -> bool {
-        let copies = matches!(self, Kind::Copy { .. });
-        copies || matches!(self, Kind::Write | Kind::Zeroes | Kind::Deallocate)
-    }
-}
 
 impl Host {
     /// Submits a batch to some queue.
@@ -112,6 +86,9 @@ impl Host {
     fn put(&mut self, at: usize, around: &mut Around<'_>) -> bool {
         if self.manners.zoned {
             return self.put_to_zone(at, around);
+        }
+        if self.manners.reserves && self.random.once_in(128) {
+            return self.put_reservation(at, around);
         }
         if self.manners.copies && self.random.once_in(16) {
             return self.put_copy(at, around);
@@ -246,6 +223,8 @@ impl Host {
         let space = span.space;
         if let Kind::Zone(task) = *kind {
             self.fill_zone(task, *span, &mut scratch);
+        } else if let Kind::Reserve(act) = *kind {
+            Self::fill_keys(act, &mut scratch);
         } else if kind.writes() {
             let write = around.ledger.next_write();
             command.mark = write;
@@ -298,6 +277,7 @@ impl Host {
         let (lba, cdw12) = match command.kind {
             Kind::Flush => (0, 0),
             Kind::Zone(task) => Self::zone_words(task, command.span),
+            Kind::Reserve(act) => (Self::reservation_words(act).1, 0),
             // Number of Ranges, 0's based; Descriptor Format.
             Kind::Copy { across } => {
                 let format = if across { 2 << 8 } else { 0 };
@@ -424,7 +404,16 @@ impl Host {
         around: &mut Around<'_>,
     ) -> Result<(), Failure> {
         let failed = completion.status != SUCCESS;
+        if let Kind::Reserve(act) = command.kind {
+            return self.judge_reservation(act, command, completion, around);
+        }
+        self.check_access(command, completion.status, around)?;
         match command.kind {
+            _ if completion.status == CONFLICT => {
+                around.tally.conflicts += 1;
+                self.refused(command, around);
+                Ok(())
+            }
             _ if failed && completion.status != COMPARE_FAILURE => {
                 if !may_fail(command, completion.status, around) {
                     let text = format!("{command:?} ended with {completion:?}");
@@ -517,8 +506,26 @@ impl Host {
         }
     }
 
+    /// A command has no effect, unless a process that died had begun it. A copy may have gone some
+    /// way.
+    fn refused(&self, command: &Command, around: &mut Around<'_>) {
+        let is_write = command.kind.writes() && command.sources.is_empty();
+        if !is_write || around.killed_at >= command.since {
+            return self.drop(command, around);
+        }
+        for span in [command.span].iter().chain(&command.more) {
+            around.ledger.refuse(*span, command.mark);
+        }
+    }
+
     /// A command ends with an unknown effect.
     fn drop(&self, command: &Command, around: &mut Around<'_>) {
+        if let Kind::Reserve(act) = command.kind {
+            let (space, now, unknown) =
+                (command.span.space, around.now, reservations::Ended::Unknown);
+            let ended = around.reservations.end(space, self.id, act, &unknown, now);
+            return ended.expect("an unknown effect contradicts nothing");
+        }
         if let Kind::Zone(task) = command.kind {
             let ended = around.zones.end(task, Ended::Unknown);
             return ended.expect("an unknown effect contradicts nothing");
@@ -628,19 +635,8 @@ impl Host {
     }
 }
 
-impl Command {
-    /// What it does to the blocks that it writes.
-    fn effect(&self) -> Effect {
-        match self.kind {
-            Kind::Copy { .. } => Effect::Copy(self.sources.clone(), self.reads_since),
-            Kind::Zeroes | Kind::Deallocate => Effect::Zeroes,
-            _ => Effect::Data,
-        }
-    }
-}
-
 /// Whether a command may end with this error.
-fn may_fail(command: &Command, status: u16, around: &Around<'_>) -> bool {
+pub(super) fn may_fail(command: &Command, status: u16, around: &Around<'_>) -> bool {
     let faults = around.faults;
     let excused = |why: u8| command.excuses & why != 0;
     let spans = [&command.span].into_iter().chain(&command.sources);

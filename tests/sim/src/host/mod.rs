@@ -12,6 +12,7 @@ mod events;
 mod io;
 mod queue;
 mod ram;
+mod reserve;
 mod zoned;
 
 use std::sync::Arc;
@@ -92,6 +93,8 @@ pub struct Manners {
     pub large: u64,
     /// It copies.
     pub copies: bool,
+    /// It reserves namespaces.
+    pub reserves: bool,
     /// Its namespace has zones.
     pub zoned: bool,
 }
@@ -397,6 +400,9 @@ impl Host {
     fn set_up(&mut self, around: &mut Around<'_>) -> Result<(), Failure> {
         if self.manners.doorbells == Doorbells::Shadow && !self.random.once_in(8) {
             self.admin.push(Op::Doorbells);
+        }
+        if self.manners.reserves {
+            self.admin.push(Op::Identifier);
         }
         if self.manners.copies && !self.random.once_in(8) {
             self.admin.push(Op::Behavior);

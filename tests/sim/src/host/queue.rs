@@ -1,8 +1,10 @@
 //! Rings as a host has them, and the commands that are out.
 
+use super::Host;
 use super::ram::{PAGE, Pages, RINGS_IOVA, Ram};
-use crate::ledger::Span;
-use crate::zones::Task;
+use crate::ledger::{Effect, Span};
+use crate::reservations::Act;
+use crate::zones::{self, Task};
 
 /// Entries of an I/O submission queue at most: what fits into a page.
 pub(super) const SQ_ENTRIES: u32 = 64;
@@ -46,6 +48,8 @@ pub(super) enum Kind {
     },
     /// Something to a zone.
     Zone(Task),
+    /// A reservation command.
+    Reserve(Act),
 }
 
 /// Why a command may fail.
@@ -89,6 +93,47 @@ pub(super) struct Command {
     pub(super) excuses: u8,
     /// What a Compare expects.
     pub(super) expected: Vec<u64>,
+}
+
+impl Kind {
+    /// Its opcode (Base 2.1, NVM 1.1, ZNS 1.1).
+    pub(super) fn opcode(self) -> u64 {
+        match self {
+            Kind::Flush => 0x00,
+            Kind::Write => 0x01,
+            Kind::Read => 0x02,
+            Kind::Compare => 0x05,
+            Kind::Zeroes => 0x08,
+            Kind::Deallocate => 0x09,
+            Kind::Copy { .. } => 0x19,
+            Kind::Reserve(act) => Host::reservation_words(act).0,
+            Kind::Zone(task) => match task.act {
+                zones::Act::Write { write: 0, .. } => 0x08,
+                zones::Act::Write { .. } => 0x01,
+                zones::Act::Append { .. } => 0x7d,
+                zones::Act::Read { .. } => 0x02,
+                zones::Act::Send(_) => 0x79,
+                zones::Act::Report => 0x7a,
+            },
+        }
+    }
+
+    /// Whether it writes blocks, of which the ledger knows.
+    pub(super) fn writes(self) -> bool {
+        let copies = matches!(self, Kind::Copy { .. });
+        copies || matches!(self, Kind::Write | Kind::Zeroes | Kind::Deallocate)
+    }
+}
+
+impl Command {
+    /// What it does to the blocks that it writes.
+    pub(super) fn effect(&self) -> Effect {
+        match self.kind {
+            Kind::Copy { .. } => Effect::Copy(self.sources.clone(), self.reads_since),
+            Kind::Zeroes | Kind::Deallocate => Effect::Zeroes,
+            _ => Effect::Data,
+        }
+    }
 }
 
 /// The two places of a ring, one of them in use, the other one poisoned after its first use.

@@ -398,6 +398,13 @@ impl Ledger {
         }
     }
 
+    /// It has had no effect.
+    pub fn refuse(&mut self, span: Span, write: u64) {
+        for (_, block) in self.blocks(span) {
+            block.records.retain(|record| record.write != write);
+        }
+    }
+
     /// It has failed, or its host gets no outcome: the channel of `medium` that has it may still
     /// perform it, but no channel gets it after now.
     pub fn leave_open(&mut self, medium: usize, span: Span, write: u64, effect: Effect) {
