@@ -263,10 +263,13 @@ impl Subsystem {
 
     fn write(&mut self, name: &str, record: &Record) -> io::Result<()> {
         // without a holder, no other process completes commands of this one
-        let survives = self.kept.holder.is_some();
+        let answers = match self.kept.holder {
+            Some(_) => record.answers.clone(),
+            None => Vec::new(),
+        };
         let record = &Record {
             reservations: Vec::new(),
-            answers: survives.then(|| record.answers.clone()).unwrap_or_default(),
+            answers,
             ..record.clone()
         };
         if !self.exists && self.kept.plain.as_ref() == Some(record) {
