@@ -318,6 +318,8 @@ impl Subsystem {
 mod tests {
     use std::fs;
 
+    use subsystem::{ControllerId, KeptAnswer};
+
     use super::*;
 
     const BOUND: Duration = Duration::from_secs(60);
@@ -344,11 +346,14 @@ mod tests {
         }
 
         fn keep(&self, created: u64) -> mpsc::Receiver<bool> {
-            let (sender, receiver) = mpsc::channel();
-            let record = Record {
+            self.keep_record(Record {
                 created,
                 ..Record::default()
-            };
+            })
+        }
+
+        fn keep_record(&self, record: Record) -> mpsc::Receiver<bool> {
+            let (sender, receiver) = mpsc::channel();
             let ended = Box::new(move |kept| sender.send(kept).unwrap());
             self.keeper.sender().keep("one", record, ended);
             receiver
@@ -369,6 +374,23 @@ mod tests {
         assert_eq!(rig.created(), Some(1));
         assert!(rig.keep(0).recv_timeout(BOUND).unwrap());
         assert_eq!(rig.created(), Some(0));
+    }
+
+    #[test]
+    fn answers_are_kept_only_where_another_process_may_need_them() {
+        let rig = Rig::new();
+        rig.place.prepare().unwrap();
+        let answer = KeptAnswer {
+            controller: ControllerId(1),
+            name: 1,
+            dw0: 0,
+        };
+        let record = Record {
+            answers: vec![answer],
+            ..Record::default()
+        };
+        assert!(rig.keep_record(record).recv_timeout(BOUND).unwrap());
+        assert!(!rig.place.path().exists());
     }
 
     #[test]

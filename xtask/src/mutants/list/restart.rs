@@ -167,6 +167,28 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "answers-read",
+        guard: "the next process has the answers of the record",
+        file: "crates/server/src/keep/merge/mod.rs",
+        from: "            answers,\n            ..Merged::default()",
+        to: "            answers: answers.into_iter().take(0).collect(),\n            ..Merged::default()",
+        test: unit(
+            "server",
+            "keep::merge::tests::answers_of_commands_in_flight_are_there_again",
+        ),
+    },
+    Mutation {
+        name: "answers-without-a-holder",
+        guard: "a server that does not survive keeps no answers",
+        file: "crates/server/src/keep/keeper.rs",
+        from: "            None => Vec::new(),\n        };\n        let record",
+        to: "            None => record.answers.clone(),\n        };\n        let record",
+        test: unit(
+            "server",
+            "keep::keeper::tests::answers_are_kept_only_where_another_process_may_need_them",
+        ),
+    },
+    Mutation {
         name: "restart-lanes-left",
         guard: "a controller that cannot be restored leaves no lane",
         file: "crates/controller/src/controller/restore.rs",

@@ -454,3 +454,18 @@ fn a_partition_that_has_grown_has_its_size_whatever_is_kept() {
     };
     assert!(error(&wanted, &media(), &kept).contains("nvmirage resize"));
 }
+
+#[test]
+fn answers_of_commands_in_flight_are_there_again() {
+    let answer = KeptAnswer {
+        controller: ControllerId(1),
+        name: u64::MAX - 7,
+        dw0: 3,
+    };
+    let wanted = wanted();
+    let kept = kept(&wanted, |record| record.answers = vec![answer]);
+    let text = serde_json::to_string(&kept).unwrap();
+    let read: Sidecar = serde_json::from_str(&text).unwrap();
+    let merged = merge(&wanted, &media(), Some(&read)).unwrap();
+    assert_eq!(merged.answers, [answer]);
+}
