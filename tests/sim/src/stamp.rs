@@ -2,7 +2,7 @@
 //! somewhere else, from a previous write, or from two writes at once is seen.
 
 /// Where a block belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// Number of the namespace, as the ledger counts.
     pub space: u16,

@@ -426,14 +426,15 @@ impl Zone {
                 return Err(format!("a write pointer of {pointer}"));
             }
             self.settle_appends(space, start, end, capacity)?;
-        } else if let Some((status, act)) = self.or.take() {
-            if !is(self.status) && is(status) {
-                let blocks = self.blocks.len();
-                self.apply(space, start, capacity, act);
-                if let Act::Write { write, .. } = act {
-                    let blocks = self.blocks[blocks..].iter_mut();
-                    blocks.for_each(|block| *block = Hold::Either(vec![write]));
-                }
+        } else if let Some((status, act)) = self.or.take()
+            && !is(self.status)
+            && is(status)
+        {
+            let blocks = self.blocks.len();
+            self.apply(space, start, capacity, act);
+            if let Act::Write { write, .. } = act {
+                let blocks = self.blocks[blocks..].iter_mut();
+                blocks.for_each(|block| *block = Hold::Either(vec![write]));
             }
         }
         if is(self.status) {

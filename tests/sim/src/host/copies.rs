@@ -13,6 +13,9 @@ const ENTRY_LEN: usize = 32;
 impl Host {
     /// Puts a copy into a queue; false where it does not fit, or there is no memory for it.
     pub(super) fn put_copy(&mut self, at: usize, around: &mut Around<'_>) -> bool {
+        if around.ledger.has_many_copies() {
+            return false;
+        }
         let space = self.random.index(self.spaces.len());
         let to = self.spaces[space];
         let across = self.copies_across && self.random.once_in(2);

@@ -281,7 +281,7 @@ impl Host {
             // Number of Ranges, 0's based; Descriptor Format.
             Kind::Copy { across } => {
                 let format = if across { 2 << 8 } else { 0 };
-                (lba, command.sources.len() as u64 - 1 | format)
+                (lba, (command.sources.len() as u64 - 1) | format)
             }
             // Number of ranges, 0's based; Attribute - Deallocate.
             Kind::Deallocate => (command.more.len() as u64 | 1 << 34, 0),

@@ -65,7 +65,7 @@ impl Host {
         let words = match task.act {
             Act::Send(action) => (action as u64) << 32,
             // Number of Dwords, 0's based; Partial Report.
-            Act::Report => REPORT_LEN as u64 / 4 - 1 | 1 << 48,
+            Act::Report => (REPORT_LEN as u64 / 4 - 1) | (1 << 48),
             _ => u64::from(span.count) - 1,
         };
         (span.lba, words)

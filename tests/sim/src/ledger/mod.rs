@@ -19,6 +19,7 @@
 //! Moments are numbers that grow with every submission and every completion; two are never the
 //! same.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::stamp::{Found, Place};
@@ -27,12 +28,26 @@ use crate::stamp::{Found, Place};
 const NEVER: u64 = u64::MAX;
 /// More values than this are many.
 const VAGUE: usize = 6;
+/// As many copies may go on at a time.
+const COPIES: usize = 24;
 
 /// What a block may hold: zeroes, or what a write has written, there or elsewhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Value {
     Zeroes,
     Of(Place, u64),
+}
+
+impl Value {
+    /// What was found in a block; `None` for what no write has written.
+    fn of(place: Place, found: Found) -> Option<Value> {
+        match found {
+            Found::Zeroes => Some(Value::Zeroes),
+            Found::Write(write) => Some(Value::Of(place, write)),
+            Found::Copy(from, write) => Some(Value::Of(from, write)),
+            Found::Wrong { .. } => None,
+        }
+    }
 }
 
 /// What a write makes of a block.
@@ -151,6 +166,8 @@ pub struct Ledger {
     moment: u64,
     writes: u64,
     open: Vec<Open>,
+    /// Copies in flight, or with an unknown outcome.
+    copies: usize,
 }
 
 impl Ledger {
@@ -215,10 +232,13 @@ impl Ledger {
         for (at, lba) in (0..span.count).zip(span.lba..) {
             let place = Place { space, lba };
             let found = found(at, place);
-            let copies = self.copies_to(place);
+            let value = Value::of(place, found);
+            let copies = value.map(|value| self.copies_to(place, value, submitted));
             let block = self.block_mut(place);
             block.readers -= 1;
-            if !block.saw((place, found), &copies, submitted, now) {
+            let seen = value.zip(copies);
+            if !seen.is_some_and(|(value, copies)| block.saw(place, value, &copies, submitted, now))
+            {
                 return Err(Wrong {
                     place,
                     found,
@@ -238,22 +258,47 @@ impl Ledger {
         &mut self.spaces[usize::from(place.space)][place.lba as usize]
     }
 
-    /// The copies to a block that are in flight, and what each may write.
-    fn copies_to(&self, place: Place) -> Vec<(u64, Vec<Value>)> {
-        let records = self.block(place).records.iter();
-        let copies = records.filter_map(|record| match record.content {
+    /// The copies in flight to a block that may write that. If another write has, all of them: that
+    /// tells less, and takes less time.
+    fn copies_to(&self, place: Place, value: Value, submitted: u64) -> Vec<u64> {
+        let records = &self.block(place).records;
+        let is_simple = records
+            .iter()
+            .any(|record| record.overwritten >= submitted && record.may_be(place, value, &[]));
+        let copies = records.iter().filter_map(|record| match record.content {
             Content::Copying(from, since) => {
-                let mut values = Vec::new();
-                self.collect(from, since, &mut vec![from], &mut values);
-                Some((record.write, values))
+                let may = is_simple || self.may_hold(from, since, value, &mut vec![from]);
+                may.then_some(record.write)
             }
             _ => None,
         });
         copies.collect()
     }
 
+    /// Whether a block may have held that since a moment, in which it has been read.
+    fn may_hold(&self, place: Place, since: u64, value: Value, seen: &mut Vec<Place>) -> bool {
+        let mut records = self.block(place).records.iter();
+        records.any(|record| {
+            record.overwritten >= since
+                && match record.content {
+                    Content::Copying(from, _) if seen.contains(&from) => false,
+                    Content::Copying(from, since) => {
+                        seen.push(from);
+                        self.may_hold(from, since, value, seen)
+                    }
+                    _ => record.may_be(place, value, &[]),
+                }
+        })
+    }
+
     /// What a block may have held since a moment, in which it has been read.
-    fn collect(&self, place: Place, since: u64, seen: &mut Vec<Place>, values: &mut Vec<Value>) {
+    fn collect(
+        &self,
+        place: Place,
+        since: u64,
+        seen: &mut Vec<Place>,
+        values: &mut BTreeSet<Value>,
+    ) {
         let records = self.block(place).records.iter();
         for record in records.filter(|record| record.overwritten >= since) {
             let one = match &record.content {
@@ -268,11 +313,7 @@ impl Ledger {
                     continue;
                 }
             };
-            for value in one {
-                if !values.contains(value) {
-                    values.push(*value);
-                }
-            }
+            values.extend(one);
         }
     }
 
@@ -281,14 +322,22 @@ impl Ledger {
     #[must_use]
     pub fn is_vague(&self, span: Span) -> bool {
         each(span).any(|place| {
-            let mut values = Vec::new();
+            let mut values = BTreeSet::new();
             self.collect(place, 0, &mut vec![place], &mut values);
             values.len() > VAGUE
         })
     }
 
+    /// Whether one more copy is too many: what a block may hold follows from all of those that have
+    /// not ended, and those of a medium that hangs add up.
+    #[must_use]
+    pub fn has_many_copies(&self) -> bool {
+        self.copies >= COPIES
+    }
+
     /// A copy from blocks to as many others is submitted: when.
     pub fn begin_copy(&mut self, span: Span, sources: &[Span], write: u64) -> u64 {
+        self.copies += 1;
         let submitted = self.moment();
         for (to, from) in each(span).zip(sources.iter().copied().flat_map(each)) {
             self.block_mut(from).readers += 1;
@@ -305,18 +354,22 @@ impl Ledger {
 
     /// A copy reads no more: what it has written is known.
     fn fix_copy(&mut self, span: Span, sources: &[Span], write: u64) {
+        self.copies -= 1;
         let known: Vec<_> = each(span)
             .map(|to| {
-                let copies = self.copies_to(to);
-                let mut own = copies.into_iter().filter(|(other, _)| *other == write);
-                (to, own.next())
+                let mut values = BTreeSet::new();
+                let mut records = self.block(to).records.iter();
+                let own = records.find(|record| record.write == write);
+                if let Some(Content::Copying(from, since)) = own.map(|own| &own.content) {
+                    self.collect(*from, *since, &mut vec![*from], &mut values);
+                }
+                (to, values)
             })
             .collect();
-        for (to, own) in known {
-            let Some((_, values)) = own else { continue };
+        for (to, values) in known {
             let mut records = self.block_mut(to).records.iter_mut();
             if let Some(record) = records.find(|record| record.write == write) {
-                record.content = Content::Copied(values);
+                record.content = Content::Copied(values.iter().copied().collect());
             }
         }
         for source in sources {
@@ -515,15 +568,13 @@ impl Record {
         }
     }
 
-    fn may_be(&self, place: Place, value: Value, copies: &[(u64, Vec<Value>)]) -> bool {
+    /// Whether a block may be that by this write; `copies` as of [`Ledger::copies_to`].
+    fn may_be(&self, place: Place, value: Value, copies: &[u64]) -> bool {
         match &self.content {
             Content::Zeroes => value == Value::Zeroes,
             Content::Data => value == Value::Of(place, self.write),
             Content::Copied(values) => values.contains(&value),
-            Content::Copying(..) => {
-                let mut copies = copies.iter();
-                copies.any(|(write, values)| *write == self.write && values.contains(&value))
-            }
+            Content::Copying(..) => copies.contains(&self.write),
         }
     }
 }
@@ -533,17 +584,12 @@ impl Block {
     #[inline]
     fn saw(
         &mut self,
-        (place, found): (Place, Found),
-        copies: &[(u64, Vec<Value>)],
+        place: Place,
+        value: Value,
+        copies: &[u64],
         submitted: u64,
         now: u64,
     ) -> bool {
-        let value = match found {
-            Found::Zeroes => Value::Zeroes,
-            Found::Write(write) => Value::Of(place, write),
-            Found::Copy(from, write) => Value::Of(from, write),
-            Found::Wrong { .. } => return false,
-        };
         let is = |r: &Record| r.overwritten >= submitted && r.may_be(place, value, copies);
         let mut seen = self.records.iter_mut().filter(|r| is(r));
         let Some(first) = seen.next() else {
