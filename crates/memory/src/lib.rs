@@ -46,6 +46,7 @@ pub use guest::host::{Buffer, HostCq, HostMemory, HostSq};
 pub use guest::lost::{LostFlag, install_sigbus_handler};
 pub use guest::mapping::{ClientMappings, MapError, Mapping};
 pub use guest::ring::{CqRing, MAX_RING_ENTRIES, RingError, SqRing};
+pub use guest::written::{LogError, WrittenLog};
 pub use own::PAGE;
 pub use own::huge::{HUGE_PAGE_LEN, HugePages};
 pub use own::state::{Area, OpenError, StateError, StateFile, ordered};

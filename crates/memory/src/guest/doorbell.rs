@@ -289,6 +289,8 @@ impl ShadowDoorbells {
         if let Some(word) = at(&self.event_idx, slot) {
             // SAFETY: as in `load`, and writable: it was translated for DeviceWrites.
             unsafe { order::store_doorbell(word, value) };
+            let at = (slot * SLOT_BYTES) as u64;
+            self.event_idx.written(at, SLOT_BYTES as u64);
         }
     }
 }

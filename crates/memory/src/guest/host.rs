@@ -4,14 +4,16 @@
 //! controller may read and write all of it at any time, so no reference to the bytes is ever
 //! created: they are copied in and out, and words that both sides access are atomics.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::{io, ptr};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::guest::address::Iova;
+use crate::guest::written::{LogError, WrittenLog};
+use crate::own::PAGE;
 use crate::own::huge::{HUGE_PAGE_LEN, HugePages};
 use crate::own::map::OwnMap;
 
@@ -31,6 +33,8 @@ struct Shared {
         reason = "buffers are made and dropped while a driver sets up, never on its command path"
     )]
     free: std::sync::Mutex<FreeList>,
+    /// Pages that the host has written, by their offset, once it moves.
+    log: OnceLock<WrittenLog>,
 }
 
 /// Free ranges, ascending, never touching.
@@ -100,7 +104,8 @@ impl HostMemory {
 
     fn of(fd: OwnedFd, map: OwnMap) -> Self {
         let free = FreeList(vec![(0, map.len())]).into();
-        HostMemory(Arc::new(Shared { fd, map, free }))
+        let log = OnceLock::new();
+        HostMemory(Arc::new(Shared { fd, map, free, log }))
     }
 
     /// The memfd, to be sent to a controller.
@@ -145,6 +150,77 @@ impl HostMemory {
     pub(crate) fn span(&self) -> (*mut u8, u64) {
         let len = self.len();
         (self.0.map.at(0, len), len as u64)
+    }
+
+    /// Logs the pages that the host itself writes from now on, as a hypervisor does with its
+    /// processors. What was logged before is forgotten.
+    ///
+    /// # Errors
+    /// There is no memory for the bitmap.
+    pub fn start_log(&self) -> Result<(), LogError> {
+        if self.0.log.get().is_none() {
+            let log = WrittenLog::new(&[(Iova(0), self.len() as u64)])?;
+            // The host has one thread that moves it.
+            let _ = self.0.log.set(log);
+        }
+        self.take_log().map(drop)
+    }
+
+    /// The pages that the host has written since it was asked last, a bit for each.
+    ///
+    /// # Errors
+    /// [`LogError::Off`].
+    pub fn take_log(&self) -> Result<Vec<u64>, LogError> {
+        let log = self.0.log.get().ok_or(LogError::Off)?;
+        let mut pages = vec![0; (self.len() as u64 / PAGE).div_ceil(64) as usize];
+        log.take(Iova(0), self.len() as u64, PAGE, &mut pages)?;
+        Ok(pages)
+    }
+
+    /// Copies bytes out of the memory, whose buffer they may be.
+    ///
+    /// # Panics
+    /// If it has fewer bytes.
+    pub fn read(&self, at: usize, bytes: &mut [u8]) {
+        let ours = self.0.map.at(at, bytes.len());
+        // SAFETY: as in `Buffer::read_into`.
+        unsafe { ptr::copy_nonoverlapping(ours, bytes.as_mut_ptr(), bytes.len()) };
+    }
+
+    /// Copies `len` bytes from `at` on to the same place of another memory. The controller may write
+    /// meanwhile.
+    ///
+    /// # Panics
+    /// If one of them has fewer bytes.
+    pub fn copy_to(&self, to: &HostMemory, at: usize, len: usize) {
+        let (from, to) = (self.0.map.at(at, len), to.0.map.at(at, len));
+        // SAFETY: both ranges are mapped, of two mappings. A racing controller gives any mixture,
+        // which is a valid result.
+        unsafe { ptr::copy_nonoverlapping(from, to, len) };
+    }
+
+    /// Puts a copy in the place of this memory: all buffers, at their addresses, and the descriptor
+    /// are the copy's from now on, as those of a VM that goes on elsewhere.
+    ///
+    /// # Errors
+    /// What the system says.
+    ///
+    /// # Panics
+    /// If the copy has another length.
+    pub fn continue_on(&self, copy: &HostMemory) -> io::Result<()> {
+        assert_eq!(self.len(), copy.len(), "a copy is as long");
+        self.0.map.replace(copy.fd())?;
+        // SAFETY: both descriptors are open, and ours stays ours.
+        match unsafe {
+            libc::dup3(
+                copy.fd().as_raw_fd(),
+                self.fd().as_raw_fd(),
+                libc::O_CLOEXEC,
+            )
+        } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
     }
 
     fn free(&self) -> std::sync::MutexGuard<'_, FreeList> {
@@ -201,6 +277,14 @@ impl Buffer {
         self.memory.map.at(self.offset + at, len)
     }
 
+    /// Logs a range that the host has just written.
+    #[inline]
+    pub(crate) fn written(&self, at: usize, len: usize) {
+        if let Some(log) = self.memory.log.get() {
+            log.mark(Iova((self.offset + at) as u64), len as u64);
+        }
+    }
+
     /// Copies out of the buffer.
     ///
     /// # Panics
@@ -222,6 +306,7 @@ impl Buffer {
         let ours = self.at(at, bytes.len());
         // SAFETY: as in `read_into`.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), ours, bytes.len()) };
+        self.written(at, bytes.len());
     }
 
     /// Sets every byte.
@@ -229,6 +314,7 @@ impl Buffer {
         let ours = self.at(0, self.len);
         // SAFETY: the whole buffer is mapped; a racing controller sees any mixture.
         unsafe { ptr::write_bytes(ours, byte, self.len) };
+        self.written(0, self.len);
     }
 
     /// Sets every byte to zero.
@@ -279,6 +365,7 @@ impl Buffer {
     #[inline]
     pub fn store_u32(&self, at: usize, value: u32) {
         self.word_u32(at).store(value, Ordering::Release);
+        self.written(at, 4);
     }
 }
 
@@ -324,6 +411,7 @@ impl HostSq {
             let place = unsafe { AtomicU64::from_ptr(address.add(word)) };
             place.store(value, Ordering::Relaxed);
         }
+        self.buffer.written(index as usize * 64, 64);
     }
 }
 
@@ -371,6 +459,7 @@ impl HostCq {
         let at = index as usize * 16;
         self.buffer.word_u64(at).store(low, Ordering::Relaxed);
         self.buffer.word_u64(at + 8).store(high, Ordering::Release);
+        self.buffer.written(at, 16);
     }
 }
 

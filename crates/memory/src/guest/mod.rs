@@ -7,3 +7,4 @@ pub mod host;
 pub mod lost;
 pub mod mapping;
 pub mod ring;
+pub mod written;

@@ -124,6 +124,14 @@ impl Pages {
         self.view = view.clone();
     }
 
+    /// Logs `len` bytes from byte `at` on, which have just been written.
+    #[inline]
+    pub(crate) fn written(&self, at: u64, len: u64) {
+        if let Some(log) = self.view.log() {
+            log.mark(Iova(self.base.0.wrapping_add(at)), len);
+        }
+    }
+
     /// The address of byte `at`, `None` where the page is absent. `at` lies within the pages.
     #[inline]
     pub(crate) fn at(&self, at: u64) -> Option<*mut u8> {
@@ -321,6 +329,7 @@ impl CqRing {
         // SAFETY: `at` gives the address of 16 bytes in a present page, aligned to 16 bytes, mapped
         // while `pages` holds its view, and writable: it was translated for DeviceWrites.
         unsafe { order::store_cqe(entry.cast(), cqe) };
+        self.pages.written(u64::from(index) * CQE_BYTES, CQE_BYTES);
         true
     }
 

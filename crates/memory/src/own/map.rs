@@ -104,6 +104,18 @@ impl OwnMap {
         }
     }
 
+    /// Maps another file of the same length in the place of what is mapped: its bytes are at these
+    /// addresses from then on.
+    pub(crate) fn replace(&self, fd: impl AsFd) -> io::Result<()> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        let place = self.base.as_ptr().cast();
+        // SAFETY: the range is our own mapping. Who uses the memory finds other bytes there, as
+        // after a write of another process that shares it.
+        unsafe { rustix::mm::mmap(place, self.span, protection, flags, fd, 0)? };
+        Ok(())
+    }
+
     fn of(base: *mut c_void, len: usize) -> Self {
         OwnMap {
             base: NonNull::new(base.cast()).expect("mmap does not return a null pointer"),

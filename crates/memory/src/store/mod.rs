@@ -252,6 +252,7 @@ impl Store {
             // SAFETY: as below.
             let copied = unsafe { stream::copy_in_parts(ours, host, len) };
             if copied {
+                segment.written(0, len);
                 return;
             }
         }
@@ -259,6 +260,7 @@ impl Store {
         // they are different mappings. Host and other reactors may write meanwhile: the copy is of
         // bytes, any mixture is a valid result.
         unsafe { ptr::copy_nonoverlapping(ours, host, len) };
+        segment.written(0, len);
     }
 
     /// Copies from host memory into the store.

@@ -34,7 +34,7 @@ use std::{fmt, io};
 
 use io_uring::{IoUring, Probe, opcode, squeue};
 use libc::iovec;
-use memory::{DmaView, EventFd, PinId, Segment, ViewPins, full_fence};
+use memory::{DmaView, EventFd, Iova, PinId, Segment, ViewPins, full_fence};
 use rustix::fs::{fallocate, fdatasync};
 
 use self::registrar::Buffers;
@@ -89,6 +89,8 @@ struct Memory {
     bounce: Pages,
     zeros: Pages,
     iovecs: Box<[MaybeUninit<iovec>]>,
+    /// Beside the iovecs, where the host's written pages are logged: addresses and lengths to mark.
+    marks: Box<[MaybeUninit<(Iova, u32)>]>,
     pins: ViewPins,
 }
 
@@ -101,6 +103,8 @@ struct Slot {
     /// The first iovec that is not used up, and the one past the last. Counted in the slot.
     first: usize,
     end: usize,
+    /// Segments to mark as written.
+    marks: usize,
 }
 
 // SAFETY: the raw pointers lead to memory that the ring owns or pins, and both may be used from
@@ -150,6 +154,7 @@ impl Ring {
             bounce: Pages::uninit(slots * BOUNCE_BYTES as usize),
             zeros: Pages::zeroed(ZEROS_BYTES as usize),
             iovecs: Box::new_uninit_slice(slots * STRIDE),
+            marks: Box::new_uninit_slice(slots * STRIDE),
             pins: ViewPins::new(),
         };
         Ring {
@@ -244,6 +249,12 @@ impl Ring {
             buffers.of(pieces, view)
         });
         let first = usize::from(slot) * STRIDE;
+        if view.log().is_some() {
+            state.marks = segments.len();
+            for (place, segment) in self.memory.marks[first..].iter_mut().zip(segments) {
+                place.write(segment.to_mark());
+            }
+        }
         let mut misaligned = 0;
         for (place, segment) in self.memory.iovecs[first..].iter_mut().zip(segments) {
             let (base, len) = segment.as_raw();
@@ -258,11 +269,32 @@ impl Ring {
 
     /// Reverses [`Ring::attach`]; no effect if nothing is attached.
     pub(super) fn release(&mut self, slot: u16) {
+        assert!(
+            !self.slots[usize::from(slot)].in_kernel,
+            "the kernel still uses the slot"
+        );
+        self.mark_written(slot);
         let state = &mut self.slots[usize::from(slot)];
-        assert!(!state.in_kernel, "the kernel still uses the slot");
         (state.first, state.end) = (0, 0);
         if let Some(pin) = state.pin.take() {
             self.memory.pins.unpin(pin);
+        }
+    }
+
+    /// Marks the host's pages that the slot's command may have written, whatever its outcome. Only
+    /// when nothing writes them any more.
+    fn mark_written(&mut self, slot: u16) {
+        let state = &mut self.slots[usize::from(slot)];
+        let marks = std::mem::take(&mut state.marks);
+        if let Some(pin) = state.pin
+            && let Some(log) = self.memory.pins.view(pin).log()
+        {
+            let first = usize::from(slot) * STRIDE;
+            for place in &self.memory.marks[first..first + marks] {
+                // SAFETY: `attach` wrote as many.
+                let (at, len) = unsafe { place.assume_init() };
+                log.mark(at, len.into());
+            }
         }
     }
 
@@ -589,6 +621,7 @@ impl Drop for Ring {
             );
             return;
         }
+        (0..self.slots.len() as u16).for_each(|slot| self.mark_written(slot));
         for uring in self.rings.iter_mut() {
             if uring.has_kernel_thread() {
                 // SAFETY: the entry points nowhere.

@@ -35,6 +35,7 @@ pub use segment::Segment;
 use self::tree::{Place, Tree};
 use crate::guest::address::Iova;
 use crate::guest::mapping::Mapping;
+use crate::guest::written::{LogError, WrittenLog};
 use crate::own::PAGE;
 
 /// Maximum number of regions of one session: the value that QEMU's client proposes as
@@ -86,6 +87,8 @@ pub struct Region {
     lent: Option<Arc<Lent>>,
     /// The number of `lent`, or 0.
     id: u64,
+    /// Where writes are marked, while pages are logged.
+    log: Option<Arc<WrittenLog>>,
 }
 
 // SAFETY: `base` points into the mapping of `lent`, which is Send and Sync and outlives it, or to
@@ -277,7 +280,8 @@ impl DmaMap {
             let limit = self.max_regions;
             return Err(DmaError::TooMany { limit });
         }
-        let region = Region::new(iova, len, access, backing)?;
+        let mut region = Region::new(iova, len, access, backing)?;
+        region.log = self.current.log.clone();
         self.change(|tree| tree.insert(region));
         Ok(())
     }
@@ -342,6 +346,47 @@ impl DmaMap {
         self.current.clone()
     }
 
+    /// Logs the pages of these ranges that are written from now on; of all writable regions where
+    /// there are none. Commands that have the view of before write without a mark.
+    ///
+    /// # Errors
+    /// [`LogError::Started`], and as [`WrittenLog::new`].
+    pub fn start_log(&mut self, ranges: &[(Iova, u64)]) -> Result<(), LogError> {
+        if self.current.log.is_some() {
+            return Err(LogError::Started);
+        }
+        let log = if ranges.is_empty() {
+            let writable = self.regions().filter(|region| region.access.write);
+            WrittenLog::of(writable.map(|region| (region.iova, region.len)).collect())?
+        } else {
+            WrittenLog::new(ranges)?
+        };
+        self.set_log(Some(Arc::new(log)));
+        Ok(())
+    }
+
+    /// Ends the log, where there is one. Commands that have a view of it still mark there.
+    pub fn stop_log(&mut self) {
+        if self.current.log.is_some() {
+            self.set_log(None);
+        }
+    }
+
+    /// The log of written pages.
+    ///
+    /// # Errors
+    /// [`LogError::Off`].
+    pub fn log(&self) -> Result<&WrittenLog, LogError> {
+        self.current.log().ok_or(LogError::Off)
+    }
+
+    fn set_log(&mut self, log: Option<Arc<WrittenLog>>) {
+        let view = Arc::make_mut(&mut self.current);
+        view.epoch += 1;
+        view.tree.each(|region| region.log.clone_from(&log));
+        view.log = log;
+    }
+
     /// All regions, ascending.
     pub fn regions(&self) -> impl Iterator<Item = &Region> {
         self.current.tree.iter()
@@ -379,6 +424,7 @@ impl Region {
                 open: 0,
                 lent: None,
                 id: 0,
+                log: None,
             });
         };
         let Some(base) = mapping.at(offset, len) else {
@@ -397,6 +443,7 @@ impl Region {
             open: 0,
             id: lent.id(),
             lent: Some(Arc::new(lent)),
+            log: None,
         }
         .opened())
     }
@@ -418,6 +465,8 @@ fn check_range(iova: Iova, len: u64) -> Result<Iova, DmaError> {
 pub struct DmaView {
     epoch: u64,
     tree: Tree,
+    /// That of its regions.
+    log: Option<Arc<WrittenLog>>,
 }
 
 impl DmaView {
@@ -429,6 +478,13 @@ impl DmaView {
     /// The memory of every region that has some.
     pub fn lent(&self) -> impl Iterator<Item = &Arc<Lent>> {
         self.tree.iter().filter_map(|region| region.lent.as_ref())
+    }
+
+    /// The log of the pages that are written, where one is kept.
+    #[inline]
+    #[must_use]
+    pub fn log(&self) -> Option<&WrittenLog> {
+        self.log.as_deref()
     }
 
     /// The number of changes before this view.
@@ -512,6 +568,7 @@ static NOWHERE: Region = Region {
     open: 0,
     lent: None,
     id: 0,
+    log: None,
 };
 
 impl DmaView {

@@ -90,6 +90,7 @@ impl<'v> Segment<'v> {
         // before that it is writable. Our own `bytes` cannot overlap a client's mapping. The host
         // may access the destination meanwhile: see the type's documentation.
         unsafe { bytes.as_ptr().copy_to_nonoverlapping(to, bytes.len()) }
+        self.written(at, bytes.len());
     }
 
     /// Copies host memory into `bytes`, from the segment's byte `at` on.
@@ -122,6 +123,7 @@ impl<'v> Segment<'v> {
         // copy is one that may overlap. Who else has the memory may access it meanwhile: see the
         // types' documentation.
         unsafe { from.copy_to(to, len) }
+        self.written(at, len);
     }
 
     /// Copies `len` bytes of host memory, from the segment's byte `at` on, to `buffer` from its
@@ -130,9 +132,10 @@ impl<'v> Segment<'v> {
     /// # Panics
     /// If one of them has fewer bytes.
     pub fn read_into_buffer(&self, at: u32, buffer: &Buffer, to: usize, len: usize) {
-        let (from, to) = (self.at(at, len), buffer.at(to, len));
+        let (from, to_bytes) = (self.at(at, len), buffer.at(to, len));
         // SAFETY: as for `write_from_buffer`; a buffer's memory is always writable.
-        unsafe { from.copy_to(to, len) }
+        unsafe { from.copy_to(to_bytes, len) }
+        buffer.written(to, len);
     }
 
     /// Some of the segment's words, which are little-endian in memory. Each is loaded once, when
@@ -188,6 +191,7 @@ impl<'v> Segment<'v> {
         let to = self.at(0, self.len as usize);
         // SAFETY: as for `write_from`.
         unsafe { to.write_bytes(0, self.len as usize) }
+        self.written(0, self.len as usize);
     }
 
     /// `len` of its bytes, from byte `at` on.
@@ -222,8 +226,28 @@ impl<'v> Segment<'v> {
         }
     }
 
+    /// Logs `len` bytes from the segment's byte `at` on, which have just been written. With no log
+    /// it is one branch.
+    #[inline]
+    pub(crate) fn written(&self, at: u32, len: usize) {
+        if let Some(log) = &self.region.log {
+            log.mark(Iova(self.iova().0 + u64::from(at)), len as u64);
+        }
+    }
+
+    /// The bytes to mark in the log of its view ([`DmaView::log`](super::DmaView::log)) when a
+    /// write to [`Self::as_raw`] has ended: address and length. Length 0 where it was translated for
+    /// reading, or is the sink.
+    #[inline]
+    #[must_use]
+    pub fn to_mark(&self) -> (Iova, u32) {
+        let marks = self.writable && !self.is_sink();
+        (self.iova(), if marks { self.len } else { 0 })
+    }
+
     /// The address and the length for a system call that does its own I/O. Valid while the view is
-    /// alive; the call may only access the bytes as the segment was translated for.
+    /// alive; the call may only access the bytes as the segment was translated for. Code that writes
+    /// through it marks [`Self::to_mark`] afterwards.
     #[inline]
     pub fn as_raw(&self) -> (*mut u8, usize) {
         (self.at(0, 0), self.len as usize)

@@ -35,6 +35,7 @@ static REGION: Region = Region {
     open: 0,
     lent: None,
     id: 0,
+    log: None,
 }
 .opened();
 

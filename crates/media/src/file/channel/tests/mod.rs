@@ -15,6 +15,7 @@ use crate::order::MAX_RANGES;
 
 mod fused;
 mod slices;
+mod written;
 
 const SIZE: u64 = 1 << 20;
 

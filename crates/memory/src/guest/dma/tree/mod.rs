@@ -78,6 +78,15 @@ impl Tree {
         Some((place, &regions[slot]))
     }
 
+    /// Changes each region, but not where it is.
+    pub(super) fn each(&mut self, mut change: impl FnMut(&mut Region)) {
+        for chunk in &mut self.chunks {
+            let mut regions = chunk.regions.to_vec();
+            regions.iter_mut().for_each(&mut change);
+            chunk.regions = regions.into();
+        }
+    }
+
     /// Adds a region that overlaps none.
     pub(super) fn insert(&mut self, region: Region) {
         self.len += 1;

@@ -19,6 +19,7 @@ fn region(page: u64, pages: u64) -> Region {
         open: 0,
         lent: None,
         id: 0,
+        log: None,
     }
 }
 
