@@ -12,7 +12,7 @@ use arrayvec::ArrayVec;
 use controller::Controller;
 use memory::guest::dma::{DmaError, MAX_DMA_REGIONS};
 use memory::guest::mapping::MapError;
-use memory::{Access, ClientMappings, DmaMap, DmaView, Iova, LostFlag};
+use memory::{Access, ClientMappings, DmaMap, DmaView, Iova, LogError, LostFlag, WrittenLog};
 use rustix::io::Errno;
 use vfio_user::MAX_FDS;
 use vfio_user::message::{self, DmaMapFlags, DmaUnmap, DmaUnmapFlags};
@@ -25,6 +25,8 @@ use super::waiting::Until;
 pub(super) struct MemoryMap {
     map: DmaMap,
     files: ClientMappings,
+    /// The first view of the last log.
+    log_epoch: u64,
     /// Requests that were refused; the first few are warned of.
     refused: u64,
 }
@@ -38,6 +40,7 @@ impl MemoryMap {
         Self {
             map: DmaMap::new(MAX_DMA_REGIONS),
             files: ClientMappings::new(),
+            log_epoch: 0,
             refused: 0,
         }
     }
@@ -142,7 +145,7 @@ impl MemoryMap {
         let all = match request.flags {
             DmaUnmapFlags(0) => false,
             DmaUnmapFlags::UNMAP_ALL if request.iova == 0 && request.size == 0 => true,
-            // Dirty pages are not tracked.
+            // A log is read by DMA_LOGGING_REPORT, also after the unmap.
             flags if flags.contains(DmaUnmapFlags::GET_DIRTY) => return Err(Errno::OPNOTSUPP),
             _ => return Err(Errno::INVAL),
         };
@@ -165,6 +168,33 @@ impl MemoryMap {
             request,
             reached: self.map.take_reached(),
         }))
+    }
+
+    /// Logs the pages of these ranges that are written from now on; the epoch of the first view
+    /// with the log.
+    pub(super) fn start_log(
+        &mut self,
+        ranges: &[(Iova, u64)],
+        controller: &mut Controller,
+    ) -> Result<u64, LogError> {
+        self.map.start_log(ranges)?;
+        let epoch = self.publish(controller);
+        self.log_epoch = epoch;
+        Ok(epoch)
+    }
+
+    /// Ends the log, where there is one; with an epoch, only the one that began with it.
+    pub(super) fn stop_log(&mut self, began: Option<u64>, controller: &mut Controller) {
+        let is_other = began.is_some_and(|epoch| epoch != self.log_epoch);
+        if !is_other && self.map.log().is_ok() {
+            self.map.stop_log();
+            self.publish(controller);
+        }
+    }
+
+    /// The log of written pages.
+    pub(super) fn log(&self) -> Result<&WrittenLog, LogError> {
+        self.map.log()
     }
 
     /// Passes the current map to the controller; returns its epoch.

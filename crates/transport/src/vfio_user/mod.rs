@@ -21,6 +21,7 @@ mod custody;
 mod entrance;
 mod hearing;
 mod interrupts;
+mod logging;
 mod memory_map;
 mod migration;
 mod regions;

@@ -13,16 +13,19 @@ use controller::{Controller, Failure, Interrupt};
 use memory::{ClientMappings, DmaView, DoorbellPages, EventFd, LostFlag};
 use port::time::Time;
 use rustix::io::Errno;
-use vfio_user::message::{Access, DeviceFlags, DeviceInfo, Version, irq_index, region_index};
+use vfio_user::message::{
+    Access, DeviceFeature, DeviceFlags, DeviceInfo, FeatureFlags, Version, irq_index, region_index,
+};
 use vfio_user::relayed::{KEEP, RESUMED};
 use vfio_user::{Command, Connection, Header, Message, Parting};
 
 use super::hearing::{ResumeError, hear};
 use super::interrupts::Interrupts;
+use super::logging::is_logging;
 use super::memory_map::MemoryMap;
 use super::migration::{Migration, claim};
 use super::waiting::{Until, Waiting, WaitingList};
-use super::{Answer, Polled, SessionConfig, SessionEnd, number, regions};
+use super::{Answer, Polled, SessionConfig, SessionEnd, logging, number, regions};
 
 /// Messages handled in one poll, so that a host that talks without end does not keep its reactor.
 const MAX_MESSAGES: u32 = 16;
@@ -324,6 +327,12 @@ impl Session {
                     request.encode(&mut self.device.body)
                 }
                 Until::Settled(None) => (),
+                Until::Logging { epoch, reply } => {
+                    if result.is_err() {
+                        self.device.memory.stop_log(Some(epoch), controller);
+                    }
+                    self.device.body = reply;
+                }
                 Until::Migrated(reply) => {
                     reply.encode(&mut self.device.body);
                     self.device.migration.value().encode(&mut self.device.body);
@@ -484,6 +493,13 @@ impl Device {
                 self.migration.reset(controller);
                 controller.function_reset();
                 Ok(Answer::Later(Until::Reset))
+            }
+            Command::DEVICE_FEATURE
+                if self.config.custody.is_some()
+                    && DeviceFeature::parse(body)
+                        .is_ok_and(|head| is_logging(FeatureFlags(head.flags.index()))) =>
+            {
+                logging::feature(body, &mut self.memory, controller, out)
             }
             Command::DEVICE_FEATURE if self.config.custody.is_some() => {
                 let later = self.migration.feature(body, controller, out)?;

@@ -45,6 +45,9 @@ pub(super) enum Until {
     OffBus(Access),
     /// The device has taken the state that was asked for.
     Migrated(DeviceFeature),
+    /// No command is in flight that was issued before the view with this epoch, the first one whose
+    /// written pages are logged; the reply.
+    Logging { epoch: u64, reply: Vec<u8> },
     /// The pin's level has followed; the reply is the request, where there is one.
     Settled(Option<Access>),
 }
@@ -114,6 +117,12 @@ impl WaitingList {
                 Until::OffBus(_) => {
                     let due = controller.has_left_bus() || waited >= ANSWER_NS;
                     due.then_some(Ok(()))
+                }
+                // Nothing is aborted for it: the log fails.
+                Until::Logging { epoch, .. } => {
+                    let late = waited >= ANSWER_NS;
+                    let over = controller.drained(*epoch);
+                    (over || late).then_some(if over { Ok(()) } else { Err(Errno::TIMEDOUT) })
                 }
                 Until::Migrated(_) => migration.poll(controller, waited >= ANSWER_NS),
                 Until::Settled(_) => {

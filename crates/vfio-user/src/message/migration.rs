@@ -26,6 +26,12 @@ impl FeatureFlags {
     pub const MIGRATION: Self = Self(1);
     /// The state: [`DeviceState`].
     pub const MIG_DEVICE_STATE: Self = Self(2);
+    /// Begins to log the pages that the device writes: [`super::LoggingControl`].
+    pub const DMA_LOGGING_START: Self = Self(6);
+    /// Ends that.
+    pub const DMA_LOGGING_STOP: Self = Self(7);
+    /// Reports and forgets what was logged: [`super::LoggingReport`].
+    pub const DMA_LOGGING_REPORT: Self = Self(8);
     const INDEX: u32 = 0xffff;
 
     /// The number of the feature.

@@ -13,6 +13,7 @@ mod device;
 mod dma;
 mod flags;
 mod irq;
+mod logging;
 mod migration;
 #[cfg(test)]
 mod properties;
@@ -25,6 +26,7 @@ pub use access::{Access, DmaAccess};
 pub use device::{DeviceFlags, DeviceInfo};
 pub use dma::{DmaMap, DmaMapFlags, DmaUnmap, DmaUnmapFlags};
 pub use irq::{IrqAction, IrqData, IrqFlags, IrqInfo, SetIrqs, SetIrqsFlags, irq_index};
+pub use logging::{LoggingControl, LoggingRange, LoggingReport};
 pub use migration::{
     DeviceFeature, DeviceState, FeatureFlags, MigrationData, MigrationFlags, MigrationState,
 };

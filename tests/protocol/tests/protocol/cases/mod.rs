@@ -9,6 +9,7 @@ mod dma_unmap;
 mod framing;
 mod intx;
 mod irq_info;
+mod logging;
 mod lost_memory;
 mod migration;
 mod region_info;
