@@ -6,6 +6,7 @@
 //!   entries are loaded and stored with their ordering ([`ring`](guest::ring)), doorbells are
 //!   single words ([`doorbell`](guest::doorbell)), and the kernel gets an address for its own I/O
 //!   ([`Segment::as_raw`]) or for a device's ([`vfio`]).
+//!   [`written`](guest::written) logs the pages that are written.
 //! - [`own`]: memory of this process: anonymous or of a memfd, huge pages, and state that outlives
 //!   the process.
 //! - [`store`]: the bytes of the RAM medium.

@@ -44,8 +44,8 @@ pub const HEADER_LEN: usize = 16;
 /// bytes: the protocol's default for `max_data_xfer_size`.
 pub const MAX_DATA_XFER_LEN: usize = 1 << 20;
 
-/// Length of the longest fixed part of a body that precedes data (`SET_IRQS`), in bytes.
-const MAX_BODY_HEAD_LEN: usize = 20;
+/// Length of the longest fixed part of a body that precedes data (DMA_LOGGING_REPORT), in bytes.
+const MAX_BODY_HEAD_LEN: usize = 32;
 
 /// The largest message either side accepts, in bytes: a header, the head of an access and 1 MiB
 /// of data, rounded up to a page of 4 KiB.

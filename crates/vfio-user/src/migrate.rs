@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::client::{Client, ClientError};
 use crate::message::{
-    DeviceFeature, DeviceState, FeatureFlags, MigrationData, MigrationFlags, MigrationState,
+    DeviceFeature, DeviceState, FeatureFlags, LoggingControl, LoggingRange, LoggingReport,
+    MigrationData, MigrationFlags, MigrationState,
 };
 use crate::{Command, Malformed};
 
@@ -96,6 +97,60 @@ impl Client {
         .encode(&mut head);
         self.request(Command::MIG_DATA_WRITE, &[&head, data], &[], timeout)?;
         Ok(())
+    }
+
+    /// Has the device log the pages that it writes from now on, `len` bytes from `iova` on.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn start_logging(
+        &mut self,
+        ranges: &[LoggingRange],
+        page_size: u64,
+        timeout: Duration,
+    ) -> Result<(), ClientError> {
+        let num_ranges = u32::try_from(ranges.len()).map_err(|_| ClientError::Refused(0))?;
+        let mut data = Vec::new();
+        LoggingControl {
+            page_size,
+            num_ranges,
+            reserved: 0,
+        }
+        .encode(&mut data);
+        ranges.iter().for_each(|range| range.encode(&mut data));
+        let flags = FeatureFlags::SET | FeatureFlags::DMA_LOGGING_START;
+        self.feature(flags, &data, data.len(), timeout)?;
+        Ok(())
+    }
+
+    /// Ends that.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn stop_logging(&mut self, timeout: Duration) -> Result<(), ClientError> {
+        let flags = FeatureFlags::SET | FeatureFlags::DMA_LOGGING_STOP;
+        self.feature(flags, &[], 0, timeout)?;
+        Ok(())
+    }
+
+    /// The pages of a range that the device has written since it was asked last: a bit for each.
+    ///
+    /// # Errors
+    /// [`ClientError`]. A server that refuses has lost the log: start again, and copy all memory.
+    pub fn report_logging(
+        &mut self,
+        asked: LoggingReport,
+        timeout: Duration,
+    ) -> Result<Vec<u64>, ClientError> {
+        let words = (asked.length / asked.page_size.max(1)).div_ceil(64);
+        let words = usize::try_from(words).map_err(|_| ClientError::Refused(0))?;
+        let mut data = Vec::new();
+        asked.encode(&mut data);
+        let len = LoggingReport::LEN + words * 8;
+        let flags = FeatureFlags::GET | FeatureFlags::DMA_LOGGING_REPORT;
+        let reply = self.feature(flags, &data, len, timeout)?;
+        let (words, _) = reply[LoggingReport::LEN..].as_chunks();
+        Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
     }
 
     /// Asks about a feature; the data of the reply.

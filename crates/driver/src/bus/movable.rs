@@ -3,20 +3,25 @@
 //! The bus keeps what it has given a server (memory and eventfds) and gives it to the next one. The
 //! state of the controller goes from server to server as bytes that the host does not interpret.
 //!
+//! The next server has the same memory ([`Movable::move_to`]), or a copy of it, as on another
+//! machine ([`Movable::copy_memory`], [`Movable::move_copied`]): made while the device works, in
+//! rounds, of the pages that the device's log and the host's own have.
+//!
 //! Invariants:
 //! - Requests of other threads wait while the device is stopped.
 //! - A move that fails leaves the device where it was, if that server still serves it.
+//! - The last round of a copy comes when the device has stopped: its log is complete then.
 //! - Doorbells are never mapped: a page would be the former server's.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use memory::{EventFd, HostMemory, Iova};
-use vfio_user::message::MigrationState;
+use memory::{EventFd, HostMemory, Iova, LogError, PAGE};
+use vfio_user::message::{LoggingRange, MigrationState};
 
 use super::vfio_user::VfioUser;
 use super::{Bus, MappedDoorbells, NAP, spin_then_nap};
@@ -55,10 +60,98 @@ pub enum MoveError {
     },
 }
 
+/// A copy of the host's memory, for a server that does not share it.
+#[derive(Debug)]
+pub struct MemoryCopy {
+    /// The host's memory, its copy, and where the device finds both.
+    parts: Vec<(HostMemory, HostMemory, Iova)>,
+    /// Rounds, the first of which copies everything.
+    pub rounds: u64,
+    /// Pages that were copied in all rounds.
+    pub pages: u64,
+    /// Pages of the last round.
+    pub last_pages: u64,
+}
+
+impl MemoryCopy {
+    /// Starts the logs, and copies everything: what is written during that is in the next report.
+    fn begin(&mut self, server: &VfioUser) -> Result<u64, DriverError> {
+        // A log of before knows nothing of what was written between both.
+        server.stop_logging()?;
+        let mut ranges = Vec::new();
+        for (memory, _, base) in &self.parts {
+            memory.start_log().map_err(no_log)?;
+            ranges.push(LoggingRange {
+                iova: base.0,
+                length: len_of(memory),
+            });
+        }
+        server.start_logging(&ranges)?;
+        let mut pages = 0;
+        for (memory, copy, _) in &self.parts {
+            memory.copy_to(copy, 0, memory.len());
+            pages += len_of(memory) / PAGE;
+        }
+        Ok(self.count(pages))
+    }
+
+    /// Copies the pages of a report.
+    fn round(&mut self, server: &VfioUser) -> Result<u64, DriverError> {
+        let mut pages = 0;
+        for (memory, copy, base) in &self.parts {
+            let Some(device) = server.report_logging(*base, len_of(memory))? else {
+                // Another process serves the device.
+                return self.begin(server);
+            };
+            let host = memory.take_log().map_err(no_log)?;
+            for (word, (device, host)) in device.iter().zip(host).enumerate() {
+                let mut bits = device | host;
+                while bits != 0 {
+                    let page = word * 64 + bits.trailing_zeros() as usize;
+                    memory.copy_to(copy, page * PAGE as usize, PAGE as usize);
+                    pages += 1;
+                    bits &= bits - 1;
+                }
+            }
+        }
+        Ok(self.count(pages))
+    }
+
+    fn count(&mut self, pages: u64) -> u64 {
+        self.rounds += 1;
+        self.pages += pages;
+        self.last_pages = pages;
+        pages
+    }
+
+    /// The host goes on with the copy.
+    fn continue_on(&self) -> Result<(), DriverError> {
+        let mut parts = self.parts.iter();
+        parts
+            .try_for_each(|(memory, copy, _)| memory.continue_on(copy))
+            .map_err(no_copy)
+    }
+}
+
+fn len_of(memory: &HostMemory) -> u64 {
+    u64::try_from(memory.len()).expect("usize fits in 64 bits")
+}
+
+fn no_copy(source: io::Error) -> DriverError {
+    DriverError::System {
+        what: "copy the host's memory",
+        source,
+    }
+}
+
+fn no_log(error: LogError) -> DriverError {
+    no_copy(io::Error::other(error))
+}
+
 /// What a server was given, for the next one.
 #[derive(Debug, Default)]
 struct Given {
-    memory: Vec<(OwnedFd, u64, Iova)>,
+    memory: Vec<(HostMemory, Iova)>,
     vectors: BTreeMap<u16, EventFd>,
     messages: BTreeMap<u16, EventFd>,
 }
@@ -99,15 +192,34 @@ impl Movable {
         self.lock().clone()
     }
 
-    /// Moves the device to the server at `path`, with the commands that are in its queues.
+    /// Moves the device to the server at `path`, with the commands that are in its queues. Both
+    /// servers share the host's memory.
     ///
     /// # Errors
     /// [`MoveError`]
     pub fn move_to(&self, path: &Path) -> Result<Move, MoveError> {
-        let target = self.prepare(path).map_err(MoveError::Stayed)?;
+        self.move_with(path, None)
+    }
+
+    /// Moves it, and goes on with a copy of the host's memory.
+    ///
+    /// # Errors
+    /// [`MoveError`]; then the host goes on with its memory.
+    pub fn move_copied(&self, path: &Path, copy: &mut MemoryCopy) -> Result<Move, MoveError> {
+        self.move_with(path, Some(copy))
+    }
+
+    fn move_with(&self, path: &Path, mut copy: Option<&mut MemoryCopy>) -> Result<Move, MoveError> {
+        let target = self
+            .prepare(path, copy.as_deref())
+            .map_err(MoveError::Stayed)?;
         let mut at = self.lock();
         let begun = Instant::now();
-        match carry(&at, &target, begun) {
+        let carried = match &mut copy {
+            Some(copy) => stop_and_copy(&at, copy).and_then(|()| carry(&at, &target, begun)),
+            None => carry(&at, &target, begun),
+        };
+        match carried.and_then(|done| copy.map_or(Ok(()), |it| it.continue_on()).map(|()| done)) {
             Ok((state_len, stop)) => {
                 let pause = begun.elapsed();
                 *at = Arc::new(target);
@@ -121,6 +233,8 @@ impl Movable {
                 // It may have the medium, which it releases then.
                 let _ = target.set_migration_state(MigrationState::RESUMING);
                 drop(target);
+                // The next copy begins with all memory.
+                let _ = at.stop_logging();
                 match at.set_migration_state(MigrationState::RUNNING) {
                     Ok(()) => Err(MoveError::Stayed(why)),
                     Err(then) => Err(MoveError::Lost { why, then }),
@@ -129,12 +243,51 @@ impl Movable {
         }
     }
 
+    /// Begins to copy the host's memory, while the device works: all of it. [`Self::copy_written`]
+    /// follows.
+    ///
+    /// # Errors
+    /// There is no memory for the copy; as of a request.
+    pub fn copy_memory(&self) -> Result<MemoryCopy, DriverError> {
+        let at = self.lock();
+        let parts = self.given();
+        let parts = parts.memory.iter().map(|(memory, base)| {
+            let copy = HostMemory::new(memory.len()).map_err(no_copy)?;
+            Ok((memory.clone(), copy, *base))
+        });
+        let mut copy = MemoryCopy {
+            parts: parts.collect::<Result<_, DriverError>>()?,
+            rounds: 0,
+            pages: 0,
+            last_pages: 0,
+        };
+        copy.begin(&at)?;
+        Ok(copy)
+    }
+
+    /// Copies what the host and the device have written since the last round; the number of pages.
+    ///
+    /// # Errors
+    /// As of a request.
+    pub fn copy_written(&self, copy: &mut MemoryCopy) -> Result<u64, DriverError> {
+        copy.round(&self.lock())
+    }
+
     /// Connects to the next server, and gives it everything that the device needs except its state.
-    fn prepare(&self, path: &Path) -> Result<VfioUser, DriverError> {
+    fn prepare(&self, path: &Path, copy: Option<&MemoryCopy>) -> Result<VfioUser, DriverError> {
         let target = connect(path, self.timeout)?;
         let given = self.given();
-        for (fd, len, base) in &given.memory {
-            target.share_file(fd.as_fd(), *len, *base)?;
+        match copy {
+            Some(copy) => {
+                for (_, copy, base) in &copy.parts {
+                    target.share(copy, *base)?;
+                }
+            }
+            None => {
+                for (memory, base) in &given.memory {
+                    target.share(memory, *base)?;
+                }
+            }
         }
         for (vector, eventfd) in &given.vectors {
             target.set_interrupt(*vector, eventfd)?;
@@ -157,6 +310,12 @@ fn connect(path: &Path, timeout: Duration) -> Result<VfioUser, DriverError> {
         )));
     }
     Ok(server)
+}
+
+/// Stops the device, and copies what was written since the last round: nothing is written then.
+fn stop_and_copy(source: &VfioUser, copy: &mut MemoryCopy) -> Result<(), DriverError> {
+    source.set_migration_state(MigrationState::STOP)?;
+    copy.round(source).map(drop)
 }
 
 /// Stops the device at one server and continues it at another; the length of its state, and the
@@ -238,20 +397,14 @@ impl Bus for Movable {
     }
 
     fn share(&self, memory: &HostMemory, base: Iova) -> Result<(), DriverError> {
-        let fd = memory.fd().try_clone_to_owned();
-        let fd = fd.map_err(|source| DriverError::System {
-            what: "duplicate the descriptor of shared memory",
-            source,
-        })?;
         self.lock().share(memory, base)?;
-        let len = u64::try_from(memory.len()).expect("usize fits in 64 bits");
-        self.given().memory.push((fd, len, base));
+        self.given().memory.push((memory.clone(), base));
         Ok(())
     }
 
     fn unshare(&self, base: Iova, len: u64) -> Result<(), DriverError> {
         self.lock().unshare(base, len)?;
-        self.given().memory.retain(|(_, _, at)| *at != base);
+        self.given().memory.retain(|(_, at)| *at != base);
         Ok(())
     }
 

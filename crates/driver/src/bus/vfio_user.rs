@@ -10,11 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use memory::{DoorbellPages, EventFd, HostMemory, Iova, Lent};
+use memory::{DoorbellPages, EventFd, HostMemory, Iova, Lent, PAGE};
 use nvme_spec::registers::DOORBELLS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use vfio_user::message::{DmaMapFlags, MigrationState, RegionFlags, irq_index, region_index};
+use vfio_user::message::{
+    DmaMapFlags, LoggingRange, LoggingReport, MigrationState, RegionFlags, irq_index, region_index,
+};
 use vfio_user::{Client, ClientError, Region};
 
 use super::{Bus, MappedDoorbells, NAP, spin_then_nap};
@@ -156,6 +158,40 @@ impl VfioUser {
     pub(super) fn write_migration_data(&self, data: &[u8]) -> Result<(), DriverError> {
         self.request("a write of the device's state", |client| {
             client.write_migration_data(data, self.timeout)
+        })
+    }
+
+    /// Has the drive log the pages that it writes in these ranges.
+    pub(super) fn start_logging(&self, ranges: &[LoggingRange]) -> Result<(), DriverError> {
+        self.request("the start of the log of written pages", |client| {
+            client.start_logging(ranges, PAGE, self.timeout)
+        })
+    }
+
+    /// Ends that.
+    pub(super) fn stop_logging(&self) -> Result<(), DriverError> {
+        self.request("the end of the log of written pages", |client| {
+            client.stop_logging(self.timeout)
+        })
+    }
+
+    /// The pages of a range that it has written since it was asked last; none where it has lost the
+    /// log.
+    pub(super) fn report_logging(
+        &self,
+        base: Iova,
+        len: u64,
+    ) -> Result<Option<Vec<u64>>, DriverError> {
+        let asked = LoggingReport {
+            iova: base.0,
+            length: len,
+            page_size: PAGE,
+        };
+        self.request("the report of written pages", |client| {
+            match client.report_logging(asked, self.timeout) {
+                Err(ClientError::Refused(_)) => Ok(None),
+                reply => reply.map(Some),
+            }
         })
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use api::config::Size;
 use driver::bus::Bus as _;
-use driver::bus::movable::{Movable, Move, MoveError};
+use driver::bus::movable::{MemoryCopy, Movable, Move, MoveError};
 use driver::bus::place::Place;
 use driver::io::Namespace;
 use driver::workload::beside::{Beside, Submitted};
@@ -38,12 +38,17 @@ const DEPTH_MAX: u16 = 1024;
 const BLOCK: u32 = 4096;
 /// Memory shared with the drive beside the commands' data.
 const MEMORY: usize = 32 << 20;
+/// Rounds of the copy of the host's memory before the stop; the first one copies everything.
+const ROUNDS: u64 = 5;
+/// Time from one to the next, in nanoseconds.
+const ROUND_NS: u64 = 10_000_000;
 
 /// Move a drive from one server to another
 ///
-/// Attaches to the drive at the first server as its host, and does I/O. Half-way the server stops
-/// the drive, its state goes to the second server, and the I/O goes on there, in the same queues.
-/// Prints how long the drive stood still. If the move fails, the drive goes on where it was, and
+/// Attaches to the drive at the first server as its host, and does I/O. Half-way it copies its
+/// memory in rounds, each of the pages written since the one before. Then the server stops the
+/// drive, its state goes to the second server, and the I/O goes on there, in the same queues, with
+/// the copy. Prints how long the drive stood still. If the move fails, the drive goes on where it was, and
 /// the exit status is 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -99,6 +104,12 @@ struct Report {
     from: PathBuf,
     to: PathBuf,
     state_bytes: u64,
+    /// Rounds of the copy of the host's memory, with the last one, while the drive stood still.
+    memory_rounds: u64,
+    /// Pages of 4 KiB that were copied in all of them.
+    memory_pages: u64,
+    /// In the last one.
+    memory_pages_stopped: u64,
     /// Until nothing was in flight, and the medium was durable.
     stop_ns: u64,
     /// Until the drive ran at the other server.
@@ -113,7 +124,9 @@ struct Report {
 struct Mover<'a> {
     bus: &'a Movable,
     to: &'a PathBuf,
+    /// When the next round is due.
     due_ns: u64,
+    copy: Option<MemoryCopy>,
     moved: Option<Result<Move, MoveError>>,
     before: u64,
     after: u64,
@@ -122,7 +135,10 @@ struct Mover<'a> {
 impl Beside for Mover<'_> {
     fn turn(&mut self, now: u64) -> Result<(), DriverError> {
         if self.moved.is_none() && now >= self.due_ns {
-            self.moved = Some(self.bus.move_to(self.to));
+            self.due_ns = now + ROUND_NS;
+            if let Err(error) = self.go_on() {
+                self.moved = Some(Err(error));
+            }
         }
         Ok(())
     }
@@ -132,6 +148,20 @@ impl Beside for Mover<'_> {
             None => self.before += 1,
             Some(_) => self.after += 1,
         }
+    }
+}
+
+impl Mover<'_> {
+    /// The next round, or the move.
+    fn go_on(&mut self) -> Result<(), MoveError> {
+        match &mut self.copy {
+            None => self.copy = Some(self.bus.copy_memory().map_err(MoveError::Stayed)?),
+            Some(copy) if copy.rounds < ROUNDS => {
+                self.bus.copy_written(copy).map_err(MoveError::Stayed)?;
+            }
+            Some(copy) => self.moved = Some(Ok(self.bus.move_copied(self.to, copy)?)),
+        }
+        Ok(())
     }
 }
 
@@ -173,6 +203,7 @@ impl Migrate {
             bus: &bus,
             to: &self.to,
             due_ns: bus.now_ns() + runtime_ns / 2,
+            copy: None,
             moved: None,
             before: 0,
             after: 0,
@@ -195,11 +226,14 @@ impl Migrate {
         };
         let done = workload::run_in(&job, setting, &mut progress);
         let Mover {
+            copy,
             moved,
             before,
             after,
             ..
         } = mover;
+        let [rounds, pages, last_pages] =
+            copy.map_or([0; 3], |copy| [copy.rounds, copy.pages, copy.last_pages]);
         let (moved, done) = match (moved, done) {
             (Some(Err(error)), Err(_)) => return Err(error.into()),
             (_, Err(error)) => return Err(error.into()),
@@ -214,6 +248,9 @@ impl Migrate {
             from: self.from,
             to: self.to,
             state_bytes: moved.state_len,
+            memory_rounds: rounds,
+            memory_pages: pages,
+            memory_pages_stopped: last_pages,
             stop_ns: nanoseconds(moved.stop),
             pause_ns: nanoseconds(moved.pause),
             commands_before: before,
@@ -294,10 +331,13 @@ impl Report {
             blocks => format!("{blocks} blocks, every byte"),
         };
         format!(
-            "moved from vfio-user:{} to vfio-user:{}\n  pause     {pause}, of which {stop} until nothing was in flight and the medium was durable\n  state     {}\n  commands  {} before, {} after\n  verified  {verified}\n",
+            "moved from vfio-user:{} to vfio-user:{}\n  pause     {pause}, of which {stop} until nothing was in flight and the medium was durable\n  state     {}\n  memory    {} pages of 4 KiB in {} rounds, of which {} while the drive stood still\n  commands  {} before, {} after\n  verified  {verified}\n",
             self.from.display(),
             self.to.display(),
             units::bytes(self.state_bytes),
+            self.memory_pages,
+            self.memory_rounds,
+            self.memory_pages_stopped,
             self.commands_before,
             self.commands_after,
         )

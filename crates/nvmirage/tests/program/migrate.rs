@@ -33,6 +33,9 @@ struct Keys {
     /// Whether the I/O queues are on another reactor than the controller.
     apart: bool,
     survive: bool,
+    /// Of the medium.
+    direct: &'static str,
+    doorbells: &'static str,
 }
 
 const A: Keys = Keys {
@@ -44,6 +47,8 @@ const A: Keys = Keys {
     mode: "adaptive",
     apart: false,
     survive: false,
+    direct: "auto",
+    doorbells: "auto",
 };
 const B: Keys = Keys { name: "b", ..A };
 
@@ -70,6 +75,8 @@ impl Keys {
             mode,
             apart,
             survive,
+            direct,
+            doorbells,
         } = self;
         let (second, reactors) = if *apart {
             ("[[reactor]]", "reactors = [1]")
@@ -88,6 +95,7 @@ impl Keys {
             kind = "file"
             path = "{}"
             size = "{size}"
+            direct = "{direct}"
             [[namespace]]
             name = "ns"
             media = "disk"
@@ -103,6 +111,7 @@ impl Keys {
             reactor = 0
             {reactors}
             migration = {migration}
+            doorbells = "{doorbells}"
             "#,
             world.path(&format!("{name}.state")).display(),
             self.control(world),
@@ -228,6 +237,12 @@ fn a_drive_moves_there_and_back_and_every_byte_is_right() {
         assert!(number("blocks_verified") > 100, "{moved}");
         assert!(number("state_bytes") > 4096, "{moved}");
         assert!(number("pause_ns") >= number("stop_ns"), "{moved}");
+        assert_eq!(number("memory_rounds"), 6, "{moved}");
+        let all = (32 << 20) / 4096;
+        let pages = number("memory_pages");
+        assert!(pages > all && pages < 2 * all, "{moved}");
+        let last = number("memory_pages_stopped");
+        assert!(last > 0 && last < all, "{moved}");
         let file = fs::read(world.path("disk.img")).unwrap();
         // Without --verify nothing is written.
         let shown = world.ok(&migrate(&world, &b, &a, &[]));
@@ -252,6 +267,65 @@ fn queues_on_another_reactor_move_again_and_again() {
         world.ok(&migrate(&world, &pair[0], &pair[1], &more));
         pair.reverse();
     }
+    here.stop();
+    there.stop();
+}
+
+#[test]
+fn a_copy_of_the_memory_is_complete_however_it_was_written() {
+    let world = World::new();
+    for (direct, doorbells) in [("on", "mapped"), ("off", "unmapped"), ("on", "trapped")] {
+        for apart in [false, true] {
+            let keys = |of: Keys| Keys {
+                direct,
+                doorbells,
+                apart,
+                ..of
+            };
+            let (a, b) = (keys(A), keys(B));
+            let (here, there) = (a.serve(&world), b.serve(&world));
+            let more = [VERIFY, &["--qd", "64", "--runtime", "1"]].concat();
+            world.ok(&migrate(&world, &a, &b, &more));
+            world.ok(&migrate(&world, &b, &a, &more));
+            here.stop();
+            there.stop();
+        }
+    }
+}
+
+#[test]
+fn a_copy_begins_again_where_the_process_with_the_log_has_died() {
+    let world = World::new();
+    let a = Keys { survive: true, ..A };
+    let (mut here, there) = (a.serve(&world), B.serve(&world));
+    let mut host = Host::attach(&world, &a);
+    host.write(1, 0x11);
+    host.write(2, 0x22);
+    let bus = host.device.shared_bus().clone();
+    let mut copy = bus.copy_memory().unwrap();
+    let all = copy.last_pages;
+    let buffer = host.device.alloc(4096).unwrap();
+    let namespace = host.namespace;
+    host.queue.read(&namespace, 1, 1, &buffer).unwrap();
+    let few = bus.copy_written(&mut copy).unwrap();
+    assert!(few > 0 && few < all, "{few}");
+    // This read is in the log of a process that dies.
+    host.queue.read(&namespace, 2, 1, &buffer).unwrap();
+    replace(&mut here);
+    assert_eq!(
+        bus.copy_written(&mut copy).unwrap(),
+        all,
+        "all memory again"
+    );
+    bus.move_copied(&B.path(&world), &mut copy).unwrap();
+    let mut bytes = [0; 4096];
+    buffer.read_into(0, &mut bytes);
+    assert!(bytes == [0x22; 4096], "a page of the copy is missing");
+    host.expect(1, 0x11);
+    host.write(3, 0x33);
+    host.expect(3, 0x33);
+    host.device.identify_controller().unwrap();
+    drop(host);
     here.stop();
     there.stop();
 }

@@ -37,6 +37,7 @@ mod tenants;
 mod traces;
 mod travel;
 mod wear;
+mod written;
 mod zones;
 
 use super::Mutation;
@@ -79,6 +80,7 @@ const ALL: &[&[Mutation]] = &[
     traces::MUTATIONS,
     travel::MUTATIONS,
     wear::MUTATIONS,
+    written::MUTATIONS,
     zones::MUTATIONS,
 ];
 

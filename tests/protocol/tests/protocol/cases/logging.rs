@@ -250,6 +250,8 @@ fn wrong_requests_change_nothing() {
     assert_eq!(refused(&mut host, BASE, LEN, PAGE), errno::EINVAL, "no log");
     assert_eq!(start(&mut host, PAGE, &[(BASE, 4 << 40)]), 0);
     assert_eq!(start(&mut host, PAGE, &[(BASE, LEN)]), errno::EBUSY);
+    // As much as one report has.
+    assert_eq!(report(&mut host, BASE + LEN, 32 << 30, PAGE), [0u64; 0]);
     drive.transfer(&mut host, false, 0);
     for (iova, len, page, expected) in [
         (BASE, 0, PAGE, errno::EINVAL),
