@@ -200,8 +200,8 @@ fn a_reservation_is_the_same_hosts_after_a_death_and_released_once_for_all() {
     server.stop();
 }
 
-/// Each registration names the key of the one before: a command that is lost or executed twice fails,
-/// or the next one does.
+/// Each registration names the key of the one before: a command that is lost or executed twice
+/// fails, or the next one does.
 #[test]
 fn reservation_commands_in_flight_at_a_death_are_executed_once() {
     const REGISTER: NvmOpcode = NvmOpcode::RESERVATION_REGISTER;
