@@ -96,7 +96,7 @@ pub(crate) fn timing(random: &mut Random, size: u64) -> Parameters {
     }
 }
 
-/// The time of a drive that has no flash.
+/// The timing model of a drive without flash.
 pub(crate) fn low_latency(random: &mut Random) -> NvmParameters {
     let mut direction = || Direction {
         latency_ns: random.spread(2_000, 40_000),

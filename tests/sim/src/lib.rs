@@ -10,8 +10,8 @@
 //! - [`world`]: who acts next, and what must be true in the end; [`operator`]: moves and changes of
 //!   namespaces;
 //! - [`host`]: hosts, and what they check;
-//! - [`ledger`] and [`stamp`]: which values a block may have, and what a block holds; [`zones`]: the
-//!   same of zones, and [`reservations`] of those;
+//! - [`ledger`] and [`stamp`]: which values a block may have, and what a block holds; [`zones`]:
+//!   the same of zones, and [`reservations`] of those;
 //! - [`reactor`], [`seat`], [`wire`]: the program's loop and its transport, without threads and
 //!   sockets;
 //! - `kill`: the process dies, and another one goes on from what it left;

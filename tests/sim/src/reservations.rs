@@ -1,5 +1,5 @@
-//! Reservations as the base specification has them (Base 2.1, 8.1.22), from what hosts have done and
-//! nothing else.
+//! Reservations as the base specification has them (Base 2.1, 8.1.22), from what hosts have done
+//! and nothing else.
 //!
 //! At most one reservation command of a namespace is in flight, so its effect is certain when it
 //! completes. One without an outcome (its queue was deleted, say) has taken effect, or has not, or

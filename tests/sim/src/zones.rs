@@ -2,9 +2,9 @@
 //! command set has them (ZNS 1.1, 2.1.1), from what hosts have done and nothing else.
 //!
 //! Writes, actions, reports, and reads beyond the write pointer have their zone to themselves;
-//! appends are in flight together, and other reads beside them. So every state and every place is certain when a command has completed. A
-//! command without an outcome (its queue was deleted, say) has taken effect or has not: nothing but
-//! a report follows then, which must be one of both.
+//! appends are in flight together, and other reads beside them. So every state and every place is
+//! certain when a command has completed. A command without an outcome (its queue was deleted, say)
+//! has taken effect or has not: only a report follows then, which must be one of both.
 //!
 //! It does NOT choose when commands end with errors: the host judges that.
 

@@ -116,7 +116,7 @@ impl Controller {
     }
 
     /// Lets a controller that was restored copy: every controller of the process has executed again
-    /// what only writes ([`Controller::has_replayed`], which follows anew).
+    /// what only writes ([`Controller::has_replayed`], which follows again).
     pub fn release_copies(&mut self, lanes: &mut impl LaneTable) {
         for cq in self.queues.cqs_mut() {
             if std::mem::take(&mut cq.copies)

@@ -13,8 +13,8 @@
 //! completion never came (a reset, say) may take effect until its medium has certainly done with it
 //! ([`Ledger::settle`]).
 //!
-//! A copy is a write of what its source may hold from the copy's submission to its completion. So it
-//! reads its source as long as it is in flight.
+//! A copy is a write of what its source may hold from the copy's submission to its completion. So
+//! it reads its source as long as it is in flight.
 //!
 //! Moments are numbers that grow with every submission and every completion; two are never the
 //! same.
@@ -328,8 +328,8 @@ impl Ledger {
         })
     }
 
-    /// Whether one more copy is too many: what a block may hold follows from all of those that have
-    /// not ended, and those of a medium that hangs add up.
+    /// Whether one more copy is too many: what a block may hold follows from all of those that
+    /// have not ended, and those of a medium that hangs add up.
     #[must_use]
     pub fn has_many_copies(&self) -> bool {
         self.copies >= COPIES
@@ -526,8 +526,8 @@ impl Ledger {
         self.open = open;
     }
 
-    /// Certain contents of blocks without a write in flight, and without copies: the write for each,
-    /// 0 for zeroes.
+    /// Certain contents of blocks without a write in flight, and without copies: the write for
+    /// each, 0 for zeroes.
     #[must_use]
     pub fn certain(&self, span: Span) -> Option<Vec<u64>> {
         let blocks = &self.spaces[usize::from(span.space)];
