@@ -14,11 +14,10 @@
 //! - Doorbells are never mapped: a page would be the former server's.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use memory::{EventFd, HostMemory, Iova, LogError, PAGE};
 use vfio_user::message::{LoggingRange, MigrationState};
@@ -76,7 +75,7 @@ pub struct MemoryCopy {
 impl MemoryCopy {
     /// Starts the logs, and copies everything: what is written during that is in the next report.
     fn begin(&mut self, server: &VfioUser) -> Result<u64, DriverError> {
-        // A log of before knows nothing of what was written between both.
+        // A previous log does not have the pages that were written between both.
         server.stop_logging()?;
         let mut ranges = Vec::new();
         for (memory, _, base) in &self.parts {

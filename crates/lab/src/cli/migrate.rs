@@ -48,8 +48,8 @@ const ROUND_NS: u64 = 10_000_000;
 /// Attaches to the drive at the first server as its host, and does I/O. Half-way it copies its
 /// memory in rounds, each of the pages written since the one before. Then the server stops the
 /// drive, its state goes to the second server, and the I/O goes on there, in the same queues, with
-/// the copy. Prints how long the drive stood still. If the move fails, the drive goes on where it was, and
-/// the exit status is 1.
+/// the copy. Prints how long the drive stood still. If the move fails, the drive goes on where it
+/// was, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Migrate {

@@ -187,8 +187,8 @@ impl HostMemory {
         unsafe { ptr::copy_nonoverlapping(ours, bytes.as_mut_ptr(), bytes.len()) };
     }
 
-    /// Copies `len` bytes from `at` on to the same place of another memory. The controller may write
-    /// meanwhile.
+    /// Copies `len` bytes from `at` on to the same place of another memory. The controller may
+    /// write meanwhile.
     ///
     /// # Panics
     /// If one of them has fewer bytes.

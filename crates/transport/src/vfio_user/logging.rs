@@ -2,8 +2,8 @@
 //! while the device works.
 //!
 //! A log belongs to the host's memory map: it ends with STOP and with the session. A DEVICE_RESET
-//! does not end it, as it ends no DMA_MAP. A process that continues after another one has no log, so
-//! that a REPORT fails: the client starts again, and copies everything.
+//! does not end it, as it ends no DMA_MAP. A process that continues after another one has no log,
+//! so that a REPORT fails: the client starts again, and copies everything.
 //!
 //! The reply to a START comes when no command is in flight that was issued before: such a command
 //! writes without a mark.

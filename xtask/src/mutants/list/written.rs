@@ -73,8 +73,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: messages("cases::logging::memory_that_is_unmapped_is_reported_after"),
     },
     Mutation {
-        name: "written-commands-of-before",
-        guard: "a log begins when no command of before it is in flight",
+        name: "written-earlier-commands",
+        guard: "a log begins when no earlier command is in flight",
         file: "crates/transport/src/vfio_user/waiting.rs",
         from: "let over = controller.drained(*epoch);",
         to: "let over = controller.drained(epoch - 1);",

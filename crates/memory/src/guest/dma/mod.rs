@@ -347,7 +347,7 @@ impl DmaMap {
     }
 
     /// Logs the pages of these ranges that are written from now on; of all writable regions where
-    /// there are none. Commands that have the view of before write without a mark.
+    /// there are none. Commands that have a previous view write without a mark.
     ///
     /// # Errors
     /// [`LogError::Started`], and as [`WrittenLog::new`].

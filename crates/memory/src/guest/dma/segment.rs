@@ -236,8 +236,8 @@ impl<'v> Segment<'v> {
     }
 
     /// The bytes to mark in the log of its view ([`DmaView::log`](super::DmaView::log)) when a
-    /// write to [`Self::as_raw`] has ended: address and length. Length 0 where it was translated for
-    /// reading, or is the sink.
+    /// write to [`Self::as_raw`] has ended: address and length. Length 0 where it was translated
+    /// for reading, or is the sink.
     #[inline]
     #[must_use]
     pub fn to_mark(&self) -> (Iova, u32) {
@@ -246,8 +246,8 @@ impl<'v> Segment<'v> {
     }
 
     /// The address and the length for a system call that does its own I/O. Valid while the view is
-    /// alive; the call may only access the bytes as the segment was translated for. Code that writes
-    /// through it marks [`Self::to_mark`] afterwards.
+    /// alive; the call may only access the bytes as the segment was translated for. Code that
+    /// writes through it marks [`Self::to_mark`] afterwards.
     #[inline]
     pub fn as_raw(&self) -> (*mut u8, usize) {
         (self.at(0, 0), self.len as usize)

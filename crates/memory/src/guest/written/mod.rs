@@ -3,8 +3,8 @@
 //!
 //! A client that moves a VM copies its memory while the device works, and copies the pages of each
 //! report again. So no page may be missing from the report that follows a write's end:
-//! - **The bytes first, then the bit.** A page is marked when its write has ended. A bit that is set
-//!   before could be reported, and the page copied, before the bytes are there.
+//! - **The bytes first, then the bit.** A page is marked when its write has ended. A bit that is
+//!   set before could be reported, and the page copied, before the bytes are there.
 //! - **Always with a read-modify-write.** A mark that is left out because the bit is set already
 //!   could be a load that passes the store of the bytes, and the bit may be reported in between.
 //!
