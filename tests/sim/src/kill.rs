@@ -111,9 +111,14 @@ impl World {
         let (reactor, slot) = self.subsystems[number];
         let subsystem = self.reactors[reactor].engine.subsystem_mut(slot);
         let subsystem = subsystem.expect("it is there");
+        let record = subsystem.record();
+        let of_reservations = record.reservations.into_iter().flat_map(|it| it.answers);
         SubsystemConfig {
             namespaces: subsystem.directory().iter().cloned().collect(),
-            controllers: subsystem.record().controllers,
+            controllers: record.controllers,
+            answers: record.answers.into_iter().chain(of_reservations).collect(),
+            // Far more names than the commands of a process.
+            process: self.tally.kills << 48,
             ..self.configs[number].clone()
         }
     }

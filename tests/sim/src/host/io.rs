@@ -653,8 +653,8 @@ pub(super) fn may_fail(command: &Command, status: u16, around: &Around<'_>) -> b
         ABORTED_SQ_DELETION => excused(excuse::DELETE | excuse::SHUTDOWN),
         // A read with Force Unit Access makes the medium write first.
         WRITE_FAULT => faults,
-        // A medium with zones has notes of what it has begun.
-        INTERRUPTED if matches!(command.kind, Kind::Zone(_)) => false,
+        // A medium with zones has notes of what it has begun, and the subsystem's record answers.
+        INTERRUPTED if matches!(command.kind, Kind::Zone(_) | Kind::Reserve(_)) => false,
         INTERRUPTED => around.killed_at >= command.since,
         UNRECOVERED_READ_ERROR if faults => {
             !command.kind.writes() || matches!(command.kind, Kind::Copy { .. })
