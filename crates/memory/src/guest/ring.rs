@@ -127,6 +127,13 @@ impl Pages {
     /// Logs `len` bytes from byte `at` on, which have just been written.
     #[inline]
     pub(crate) fn written(&self, at: u64, len: u64) {
+        if self.view.log().is_some() {
+            self.mark(at, len);
+        }
+    }
+
+    #[cold]
+    fn mark(&self, at: u64, len: u64) {
         if let Some(log) = self.view.log() {
             log.mark(Iova(self.base.0.wrapping_add(at)), len);
         }

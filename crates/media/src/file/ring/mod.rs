@@ -269,11 +269,11 @@ impl Ring {
 
     /// Reverses [`Ring::attach`]; no effect if nothing is attached.
     pub(super) fn release(&mut self, slot: u16) {
-        assert!(
-            !self.slots[usize::from(slot)].in_kernel,
-            "the kernel still uses the slot"
-        );
-        self.mark_written(slot);
+        let state = &self.slots[usize::from(slot)];
+        assert!(!state.in_kernel, "the kernel still uses the slot");
+        if state.marks > 0 {
+            self.mark_written(slot);
+        }
         let state = &mut self.slots[usize::from(slot)];
         (state.first, state.end) = (0, 0);
         if let Some(pin) = state.pin.take() {
@@ -283,6 +283,7 @@ impl Ring {
 
     /// Marks the host's pages that the slot's command may have written, whatever its outcome. Only
     /// when nothing writes them any more.
+    #[cold]
     fn mark_written(&mut self, slot: u16) {
         let state = &mut self.slots[usize::from(slot)];
         let marks = std::mem::take(&mut state.marks);

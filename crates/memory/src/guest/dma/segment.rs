@@ -230,6 +230,13 @@ impl<'v> Segment<'v> {
     /// it is one branch.
     #[inline]
     pub(crate) fn written(&self, at: u32, len: usize) {
+        if self.region.log.is_some() {
+            self.mark(at, len);
+        }
+    }
+
+    #[cold]
+    fn mark(&self, at: u32, len: usize) {
         if let Some(log) = &self.region.log {
             log.mark(Iova(self.iova().0 + u64::from(at)), len as u64);
         }
