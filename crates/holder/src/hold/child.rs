@@ -241,8 +241,8 @@ impl Deaths {
     /// A worker that has served for this long was no failure.
     const SERVICE: Duration = Duration::from_secs(1);
     /// Time before the last attempt: what it lacks may be there again (memory, descriptors, a file
-    /// system). QEMU waits 5 s for a reply.
-    pub(super) const PAUSE: Duration = Duration::from_secs(2);
+    /// system). Hosts wait meanwhile, and QEMU at most 5 s for a reply.
+    pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
     /// Notes the death at `now` of a worker that served since `ready`. Returns how long after it
     /// another one may be tried; `None`: none may.

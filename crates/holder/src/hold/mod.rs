@@ -398,7 +398,7 @@ impl Hold {
             tracing::error!("the server's process ended ({end}): another one goes on");
         } else {
             tracing::error!(
-                "the server's process ended ({end}): another one is started in {} s, the last one if it does not serve",
+                "the server's process ended ({end}): another one goes on in {} s, the last one if it does not serve",
                 pause.as_secs()
             );
         }
