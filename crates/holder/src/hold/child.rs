@@ -240,8 +240,9 @@ impl Deaths {
     pub(super) const WITHIN: Duration = Duration::from_secs(10);
     /// A worker that has served for this long was no failure.
     const SERVICE: Duration = Duration::from_secs(1);
-    /// Time before the last attempt: what it lacks may be there again (memory, descriptors, a file
-    /// system). Hosts wait meanwhile, and QEMU at most 5 s for a reply.
+    /// Time before the last attempt, if the worker before could not start: what it lacked may be
+    /// there again (memory, descriptors, a file system). Hosts wait meanwhile, and QEMU at most 5 s
+    /// for a reply.
     pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
     /// Notes the death at `now` of a worker that served since `ready`. Returns how long after it
@@ -255,7 +256,7 @@ impl Deaths {
         self.0.push(now);
         match self.0.len() {
             Self::MAX.. => None,
-            deaths if deaths + 1 == Self::MAX => Some(Self::PAUSE),
+            deaths if deaths + 1 == Self::MAX && ready.is_none() => Some(Self::PAUSE),
             _ => Some(Duration::ZERO),
         }
     }
@@ -273,7 +274,17 @@ mod tests {
         let mut deaths = Deaths::default();
         let mut note = |at, ready| deaths.note(start + SECOND * at, ready);
         assert_eq!(note(0, Some(start - SECOND * 60)), Some(Duration::ZERO));
-        assert_eq!(note(1, Some(start + SECOND / 2)), Some(Deaths::PAUSE));
+        assert_eq!(note(1, None), Some(Deaths::PAUSE));
+        assert_eq!(note(2, Some(start + SECOND * 3 / 2)), None);
+    }
+
+    #[test]
+    fn one_that_has_started_is_followed_at_once() {
+        let start = Instant::now();
+        let mut deaths = Deaths::default();
+        let mut note = |at, ready| deaths.note(start + SECOND * at, ready);
+        assert_eq!(note(0, None), Some(Duration::ZERO));
+        assert_eq!(note(1, Some(start + SECOND / 2)), Some(Duration::ZERO));
         assert_eq!(note(2, None), None);
     }
 

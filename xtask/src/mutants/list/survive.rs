@@ -34,7 +34,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "holder-last-attempt",
         guard: "the last attempt to start a process waits for what was missing",
         file: "crates/holder/src/hold/child.rs",
-        from: "            deaths if deaths + 1 == Self::MAX => Some(Self::PAUSE),\n",
+        from: "            deaths if deaths + 1 == Self::MAX && ready.is_none() => Some(Self::PAUSE),\n",
         to: "",
         test: holder("hold::child::tests::three_deaths_without_service_are_the_end"),
     },
