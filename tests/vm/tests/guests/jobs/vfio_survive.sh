@@ -172,8 +172,13 @@ step taken taken
 step held-again held
 
 # three deaths in a row: no process follows, and the holder, which lives, has nothing of the drive
+has_worker() {
+    [ -n "$(worker)" ]
+}
 struck() {
     for struck_at in 1 2 3; do
+        # One that died before it served is followed after a second.
+        eventually has_worker
         struck_worker=$(worker)
         kill -9 "$struck_worker"
         struck_left=300
