@@ -20,7 +20,7 @@ pub enum Event<'a> {
     IcReq(IcReq),
     /// A controller's answer to ours: call [`Decoder::agree`].
     IcResp(IcResp),
-    /// A command, with so many bytes of data in its capsule.
+    /// A command, and the number of bytes of data in its capsule.
     Capsule {
         /// The command.
         sqe: Sqe,
@@ -83,8 +83,8 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// The decoder of a side that takes so many bytes of data in a capsule, if it is a controller,
-    /// or in a C2HData, if it is a host.
+    /// A decoder for one side. `max_data` is the maximum number of bytes of data: in a command
+    /// capsule for a controller, in a C2HData for a host.
     pub const fn new(side: Side, max_data: u32) -> Self {
         Self {
             rules: Rules {
@@ -103,8 +103,7 @@ impl Decoder {
         self.rules.agreement = Some(agreement);
     }
 
-    /// From now on takes so many bytes of data in a capsule (or C2HData): a queue's limit is known
-    /// after Connect only.
+    /// Changes the maximum number of bytes of data: a queue's limit is known only after Connect.
     pub const fn set_max_data(&mut self, max_data: u32) {
         self.rules.max_data = max_data;
     }

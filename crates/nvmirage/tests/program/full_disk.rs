@@ -662,7 +662,7 @@ fn a_server_survives_on_a_full_disk() {
         }
         replace(&mut server);
         assert!(drive.read(0, 2) == pattern(1));
-        // Beyond what there is room for.
+        // More than there is room for.
         assert!(is_full(drive.write(4096, &pattern(2))));
         replace(&mut server);
         assert!(drive.read(0, 2) == pattern(1));

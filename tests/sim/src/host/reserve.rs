@@ -11,7 +11,7 @@ use crate::reservations::{Act, CONFLICT, Ended, Report};
 const REPORT_LEN: usize = 1024;
 const HEADER_LEN: usize = 24;
 const ENTRY_LEN: usize = 24;
-/// A host has one of so many keys.
+/// Number of keys that a host chooses from.
 const KEYS: u64 = 4;
 
 impl Host {

@@ -77,7 +77,7 @@ fn reads_do_not_go_back() {
 }
 
 #[test]
-fn a_write_that_nobody_hears_of_may_come_until_its_medium_is_done_with_it() {
+fn a_write_without_an_answer_may_land_until_its_medium_has_ended_it() {
     let mut ledger = ledger();
     let lost = write(&mut ledger);
     ledger.leave_open(0, SPAN, lost, Effect::Data);
