@@ -1,4 +1,5 @@
-//! The machine that the program runs on: its clock, processors and their topology, and its QEMU.
+//! The machine that the program runs on: its clock, processors and their topology, its QEMU, and
+//! its NVMe/TCP initiator.
 //!
 //! It does NOT change the machine, except for the processors that a thread of ours may use.
 #![forbid(unsafe_code)]
@@ -7,6 +8,7 @@ pub mod clock;
 pub mod cpu;
 pub mod files;
 pub mod image;
+pub mod initiator;
 pub mod qemu;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "for tests")]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::object::{Bounds, Names, object};
-use super::{Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, Size, SocketMode};
+use super::{Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, Size, SocketMode, Tcp};
 
 /// Longest NQN (Base 2.1, 4.7).
 const MAX_NQN_LEN: usize = 223;
@@ -60,14 +60,16 @@ object! {
         /// Names of media in whose unallocated space hosts may create namespaces; the pool belongs
         /// to the whole subsystem.
         pool: Vec<String> | unset => Fixed { value: "MEDIA", names: Names::Media };
-        /// Address that hosts attach to: `vfio-user:PATH`, or `fuse:FOLDER` for a mount on this
-        /// machine.
-        listen: Listen => Fixed { value: "vfio-user:PATH|fuse:FOLDER" };
+        /// Address that hosts attach to: `vfio-user:PATH`, `fuse:FOLDER` for a mount on this
+        /// machine, or `nvme-tcp:ADDRESS:PORT` for hosts over NVMe/TCP.
+        listen: Listen => Fixed { value: "vfio-user:PATH|fuse:FOLDER|nvme-tcp:ADDRESS:PORT" };
         /// Mode of the socket, as in chmod(1): `0600` for its owner, `0660` for its group too,
         /// `0666` for all users.
         socket_mode: SocketMode | unset => Fixed { value: "MODE" };
         /// Mount options. Only for `listen = "fuse:FOLDER"`.
         fuse: Option<Fuse> | unset => Fixed { table: Fuse::KEYS };
+        /// NVMe/TCP options. Only for `listen = "nvme-tcp:ADDRESS:PORT"`.
+        tcp: Option<Tcp> | unset => Fixed { table: Tcp::KEYS };
         /// Maximum number of I/O queue pairs.
         queues: u16 = MAX_QUEUES => Fixed {
             bounds: Bounds::Whole(1, MAX_QUEUES as u64),

@@ -16,6 +16,7 @@ pub(super) struct Index<'a> {
     with_namespace: HashMap<&'a str, Vec<&'a Controller>>,
     with_pool: HashMap<&'a str, Vec<&'a Controller>>,
     at: HashMap<&'a Listen, Vec<&'a Controller>>,
+    at_port: HashMap<u16, Vec<&'a Controller>>,
 }
 
 impl<'a> Index<'a> {
@@ -38,6 +39,7 @@ impl<'a> Index<'a> {
             with_namespace: with(|c| &c.namespaces),
             with_pool: with(|c| &c.pool),
             at: grouped(controllers().map(|c| (&c.listen, c))),
+            at_port: grouped(controllers().filter_map(|c| Some((c.tcp_address()?.port(), c)))),
         }
     }
 
@@ -72,6 +74,11 @@ impl<'a> Index<'a> {
     /// The controllers at an address.
     pub(super) fn at(&self, listen: &Listen) -> &[&'a Controller] {
         self.at.get(listen).map_or(&[], Vec::as_slice)
+    }
+
+    /// The controllers at a TCP port.
+    pub(super) fn at_port(&self, port: u16) -> &[&'a Controller] {
+        self.at_port.get(&port).map_or(&[], Vec::as_slice)
     }
 
     /// The namespaces of a subsystem in the order of their identifiers: those that its controllers

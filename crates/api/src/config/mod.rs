@@ -10,6 +10,7 @@ mod controller;
 pub mod drive;
 mod index;
 mod initial;
+mod listen;
 pub mod log;
 pub mod medium;
 mod medium_kind;
@@ -25,6 +26,7 @@ pub mod size;
 mod socket_mode;
 mod subsystems;
 pub mod survival;
+mod tcp;
 pub mod tenant;
 pub mod timing;
 pub mod trace;
@@ -40,6 +42,7 @@ pub use allow::AdminAllow;
 pub use control::Control;
 pub use controller::{Controller, Doorbells, Fuse};
 pub use initial::Initial;
+pub use listen::Listen;
 pub use medium::{Backing, Dialect, Direct, Medium, MediumKeys, Vendor};
 pub use medium_kind::MediumKind;
 pub use namespace::Namespace;
@@ -50,6 +53,7 @@ pub use read::{MAX_FILE_LEN, Read, from_file, from_text, from_toml, text_of, wit
 use serde::{Deserialize, Serialize};
 pub use size::{Range, Size, Span};
 pub use socket_mode::SocketMode;
+pub use tcp::{Success, Tcp};
 pub use tenant::Tenant;
 pub use timing::{Text, Timing};
 use utoipa::ToSchema;
@@ -116,78 +120,6 @@ pub enum HugePages {
     #[default]
     Off,
 }
-
-/// Address with its scheme.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Listen {
-    /// `vfio-user:PATH`: vfio-user server on a UNIX socket.
-    VfioUser(PathBuf),
-    /// `fuse:FOLDER`: files in a folder of this machine.
-    Fuse(PathBuf),
-    /// `unix:PATH`: HTTP on a UNIX socket.
-    Unix(PathBuf),
-}
-
-/// Longest path of a UNIX socket: `sun_path` holds 108 bytes, the last of them NUL (unix(7)).
-const MAX_SOCKET_PATH_LEN: usize = 107;
-
-impl Listen {
-    /// The path of the socket or the folder.
-    pub fn path(&self) -> &std::path::Path {
-        match self {
-            Listen::VfioUser(path) | Listen::Fuse(path) | Listen::Unix(path) => path,
-        }
-    }
-}
-
-/// The addresses there are.
-const SCHEMES: &str =
-    "vfio-user:PATH or fuse:FOLDER for a controller, unix:PATH for a control socket";
-
-impl std::str::FromStr for Listen {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (scheme, path) = text
-            .split_once(':')
-            .ok_or_else(|| format!("`{text}` has no scheme: write {SCHEMES}"))?;
-        if scheme == "fuse" {
-            return match path {
-                "" => Err(format!("`{text}`: name a folder")),
-                path => Ok(Listen::Fuse(path.into())),
-            };
-        }
-        if path.is_empty() {
-            return Err(format!("`{text}`: name a socket"));
-        }
-        if path.len() > MAX_SOCKET_PATH_LEN {
-            return Err(format!(
-                "`{text}`: a socket path has 1 to {MAX_SOCKET_PATH_LEN} bytes; shorten it"
-            ));
-        }
-        match scheme {
-            "vfio-user" => Ok(Listen::VfioUser(path.into())),
-            "unix" => Ok(Listen::Unix(path.into())),
-            _ => Err(format!(
-                "`{text}` has an unknown scheme `{scheme}`: write {SCHEMES}"
-            )),
-        }
-    }
-}
-
-impl std::fmt::Display for Listen {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Listen::VfioUser(path) => write!(f, "vfio-user:{}", path.display()),
-            Listen::Fuse(path) => write!(f, "fuse:{}", path.display()),
-            Listen::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
-
-use size::serde_as_text;
-
-serde_as_text!(Listen => "an address in quotes, as in \"vfio-user:/run/nvmirage/vm1.sock\"");
 
 impl Config {
     /// Reads the files of presets that media name, once: later changes of the files do not affect

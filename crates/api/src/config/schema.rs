@@ -11,7 +11,7 @@ use super::object::{Key, Listed, Object, When};
 use super::survival::Survival;
 use super::tenant::Tenant;
 use super::trace::Trace;
-use super::{Config, Control, Controller, Fuse, MediumKeys, Namespace, Reactor, Zoned};
+use super::{Config, Control, Controller, Fuse, MediumKeys, Namespace, Reactor, Tcp, Zoned};
 
 macro_rules! tables {
     ($($name:literal: $object:ty,)+) => {
@@ -32,6 +32,7 @@ tables! {
     "Namespace": Namespace,
     "Reactor": Reactor,
     "Survival": Survival,
+    "Tcp": Tcp,
     "Tenant": Tenant,
     "Trace": Trace,
     "Zoned": Zoned,

@@ -24,6 +24,12 @@ impl Config {
         controllers.filter(move |c| c.subsystem() == subsystem)
     }
 
+    /// The NQN that a controller of a subsystem has written for it.
+    pub fn subnqn_of(&self, subsystem: &str) -> Option<&str> {
+        let mut controllers = self.controllers_of(subsystem);
+        controllers.find_map(|c| c.subnqn.as_deref())
+    }
+
     /// The media in whose space hosts of a subsystem may create namespaces.
     pub fn pool_of(&self, subsystem: &str) -> Vec<&str> {
         let controllers = self.controllers_of(subsystem);

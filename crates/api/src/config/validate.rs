@@ -225,6 +225,16 @@ impl Controller {
                 self.listen, other.name
             ));
         }
+        if let Some(address) = self.tcp_address() {
+            let earlier = before(objects.at_port(address.port()), self);
+            let mut different = earlier.filter(|other| other.listen != self.listen);
+            if let Some(other) = different.find(|other| other.listen.overlaps(&self.listen)) {
+                place.problem(format!(
+                    "listen = \"{}\": one of this address and \"{}\" of controller {} includes the other: write another port",
+                    self.listen, other.listen, other.name
+                ));
+            }
+        }
     }
 
     /// A medium that only one reactor may serve is used on one reactor.
@@ -262,7 +272,7 @@ impl Controller {
     fn validate_own(&self, place: &mut Place<'_>) {
         place.require(!matches!(self.listen, Listen::Unix(_)), || {
             format!(
-                "listen = \"{}\": write vfio-user:PATH, or fuse:FOLDER",
+                "listen = \"{}\": write vfio-user:PATH, fuse:FOLDER or nvme-tcp:ADDRESS:PORT",
                 self.listen
             )
         });
@@ -270,6 +280,7 @@ impl Controller {
         place.require(is_mounted || self.fuse.is_none(), || {
             "fuse: only for a controller with listen = \"fuse:FOLDER\": remove it, or change listen".into()
         });
+        self.validate_tcp(place);
         place.require(!is_mounted || !self.intx, || {
             "intx: a mount uses no interrupt pin: remove it".into()
         });

@@ -77,7 +77,9 @@ Examples:
   nvmirage create controller vm1 --namespaces root,data --listen vfio-user:/tmp/vm1.sock
   nvmirage create controller vm2 --namespaces logs --listen vfio-user:/tmp/vm2.sock --queues 4 --serial LOGS1
   nvmirage create controller b --subsystem pair --namespaces shared --listen vfio-user:/tmp/b.sock
-      One more controller of subsystem `pair`, for a second guest")]
+      One more controller of subsystem `pair`, for a second guest
+  nvmirage create controller store --namespaces root --listen nvme-tcp:127.0.0.1:4420
+      Hosts over NVMe/TCP")]
 pub struct ControllerArgs {
     #[command(flatten)]
     controller: Options<Controller>,
@@ -142,7 +144,7 @@ impl ControllerArgs {
         let mut controller = self.controller.given;
         if let Some(Value::String(listen)) = controller.get_mut("listen") {
             let absolute = parse::listen(listen).map_err(UsageError)?;
-            *listen = parse::absolute_listen(absolute)?.to_string();
+            *listen = absolute.absolute()?.to_string();
         }
         requests::create(&socket, "controllers", &controller)?;
         created("controller", &controller)

@@ -31,36 +31,28 @@ pub fn vfio_user(text: &str) -> Result<PathBuf, String> {
     match text.parse()? {
         Listen::VfioUser(path) => Ok(path),
         Listen::Fuse(_) => Err(format!("`{text}` is a folder: write vfio-user:PATH")),
+        Listen::NvmeTcp(_) => Err(format!("`{text}` is no socket: write vfio-user:PATH")),
         Listen::Unix(_) => Err(format!(
             "`{text}` is a control socket: write vfio-user:PATH"
         )),
     }
 }
 
-/// Address of a controller: `vfio-user:PATH` or `fuse:FOLDER`.
+/// Address of a controller: `vfio-user:PATH`, `fuse:FOLDER` or `nvme-tcp:ADDRESS:PORT`.
 pub fn listen(text: &str) -> Result<Listen, String> {
     match text.parse()? {
         Listen::Unix(_) => Err(format!(
-            "`{text}` is a control socket: write vfio-user:PATH or fuse:FOLDER"
+            "`{text}` is a control socket: write vfio-user:PATH, fuse:FOLDER or nvme-tcp:ADDRESS:PORT"
         )),
         listen => Ok(listen),
     }
-}
-
-/// Like [`absolute`], for an address.
-pub fn absolute_listen(listen: Listen) -> anyhow::Result<Listen> {
-    Ok(match listen {
-        Listen::VfioUser(path) => Listen::VfioUser(absolute(path)?),
-        Listen::Fuse(path) => Listen::Fuse(absolute(path)?),
-        Listen::Unix(path) => Listen::Unix(absolute(path)?),
-    })
 }
 
 /// A control socket: `unix:PATH`.
 pub fn unix(text: &str) -> Result<PathBuf, String> {
     match text.parse()? {
         Listen::Unix(path) => Ok(path),
-        Listen::VfioUser(_) | Listen::Fuse(_) => Err(format!(
+        Listen::VfioUser(_) | Listen::Fuse(_) | Listen::NvmeTcp(_) => Err(format!(
             "`{text}` is the address of a controller: write unix:PATH"
         )),
     }

@@ -1,10 +1,12 @@
 //! `nvmirage qemu-args`: prints the QEMU options that give a guest a drive.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use api::config::{self, Listen, Size};
 use machine::files::read_text;
+use machine::initiator;
 use machine::qemu::{self, NEEDED};
 
 use super::live;
@@ -17,11 +19,13 @@ Examples:
       For a controller of the running server
   nvmirage qemu-args vm1 --config nvmirage.toml --memory 8GiB
       For a controller of a configuration
+  nvmirage qemu-args store
+      The command `nvme connect`, for a controller with listen = \"nvme-tcp:…\"
   eval \"exec qemu-system-x86_64 -accel kvm -cpu host $(nvmirage qemu-args nvme0) -drive file=root.img\"
       Start a guest with it
 
 The guest's memory must be shared: the drive reads and writes it. A second drive needs only its own
--device.";
+-device. QEMU has no NVMe/TCP client: the guest's own kernel connects.";
 
 /// Default memory size of a guest.
 pub const DEFAULT_MEMORY: Size = Size(4 << 30);
@@ -40,7 +44,8 @@ pub fn memory(text: &str) -> Result<Size, String> {
 
 /// Print the QEMU options for a controller
 ///
-/// A QEMU that is too old causes a warning on standard error, with a remedy.
+/// A QEMU that is too old causes a warning on standard error, with a remedy. For a controller with
+/// a TCP address, the command is `nvme connect`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct QemuArgs {
@@ -70,7 +75,16 @@ impl QemuArgs {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
-        let (socket, survives) = self.socket()?;
+        let (socket, survives) = match self.found()? {
+            Found::Socket(socket, survives) => (socket, survives),
+            Found::Tcp(address, subnqn) => {
+                terminal::progress::note(&format!(
+                    "QEMU has no NVMe/TCP client: run this in a guest or on another host; it needs root, and the module nvme-tcp{}",
+                    note_of_address(address)
+                ));
+                return terminal::print(&format!("{}\n", initiator::connect(address, &subnqn)));
+            }
+        };
         let socket = socket.to_str().with_context(|| {
             format!(
                 "the socket path {} is not UTF-8, which QEMU's JSON requires: use another path",
@@ -88,16 +102,26 @@ impl QemuArgs {
         Ok(())
     }
 
-    /// The controller's socket, as an absolute path if its folder is known, and whether its server
-    /// survives the death of its process.
-    fn socket(&self) -> anyhow::Result<(PathBuf, bool)> {
+    /// Where hosts reach the controller.
+    fn found(&self) -> anyhow::Result<Found> {
         if let Some(file) = &self.config {
             let config = config::from_file(file, read_text)?;
-            let controllers = config.controller;
-            let listen = find(&self.name, controllers.iter().map(|c| (&c.name, &c.listen)))
+            let controllers = config.controller.iter();
+            let listen = find(&self.name, controllers.map(|c| (&c.name, &c.listen)))
                 .with_context(|| format!("{} has no such controller", file.display()))?;
+            let socket = match listen {
+                Place::Socket(socket) => socket,
+                Place::Tcp(address) => {
+                    let mut written = config.controller.iter();
+                    let subnqn = written.find(|c| c.name == self.name);
+                    let subnqn = subnqn.and_then(|c| config.subnqn_of(c.subsystem()));
+                    let subnqn = subnqn.context("subnqn is derived when the server starts: start it and ask it, or write subnqn in the configuration")?;
+                    return Ok(Found::Tcp(address, subnqn.to_owned()));
+                }
+            };
             // relative to the folder in which the server will be started
-            return Ok((std::path::absolute(listen)?, config.survival.enabled));
+            let socket = std::path::absolute(socket)?;
+            return Ok(Found::Socket(socket, config.survival.enabled));
         }
         let inventory = requests::inventory(&self.control.to_read()?).context(
             if self.control.is_given() {
@@ -111,23 +135,62 @@ impl QemuArgs {
             &self.name,
             controllers.map(|c| (&c.config.name, &c.config.listen)),
         )?;
-        if listen.is_relative() {
+        let socket = match listen {
+            Place::Socket(socket) => socket,
+            Place::Tcp(address) => {
+                let mut all = inventory.controllers.iter();
+                let status = all.find(|c| c.config.name == self.name);
+                let identity = status.and_then(|status| status.identity.as_ref());
+                let identity = identity.context("the server has not derived its subnqn yet")?;
+                return Ok(Found::Tcp(address, identity.subnqn.clone()));
+            }
+        };
+        if socket.is_relative() {
             terminal::progress::note(
                 "warning: the server was given a relative path: it is relative to the server's folder",
             );
         }
-        Ok((listen, inventory.process.survives))
+        Ok(Found::Socket(socket, inventory.process.survives))
     }
 }
 
-/// The socket of the controller `name`.
+/// How guests reach a controller.
+enum Found {
+    /// A socket, as an absolute path if its folder is known, and whether its server survives the
+    /// death of its process.
+    Socket(PathBuf, bool),
+    /// A TCP address, and the NQN of the subsystem.
+    Tcp(SocketAddr, String),
+}
+
+/// An address that guests can use.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Socket(PathBuf),
+    Tcp(SocketAddr),
+}
+
+/// Advice for an address that the command does not contain, or that only this machine reaches.
+fn note_of_address(address: SocketAddr) -> &'static str {
+    let ip = address.ip().to_canonical();
+    if ip.is_unspecified() {
+        "; ADDRESS is one of the server's machine"
+    } else if ip.is_loopback() {
+        "; a guest with QEMU's user network reaches this address as 10.0.2.2"
+    } else {
+        ""
+    }
+}
+
+/// The address of the controller `name`.
 fn find<'a>(
     name: &str,
     controllers: impl Iterator<Item = (&'a String, &'a Listen)> + Clone,
-) -> anyhow::Result<PathBuf> {
+) -> anyhow::Result<Place> {
     if let Some((_, listen)) = controllers.clone().find(|(other, _)| *other == name) {
         return match listen {
-            Listen::VfioUser(path) => Ok(path.clone()),
+            Listen::VfioUser(path) => Ok(Place::Socket(path.clone())),
+            Listen::NvmeTcp(address) => Ok(Place::Tcp(*address)),
             _ => bail!("controller `{name}` is mounted at {listen}: guests cannot attach to it"),
         };
     }
@@ -189,7 +252,7 @@ mod tests {
         let listen: Listen = "vfio-user:/a".parse().unwrap();
         let names = ["vm1".to_owned(), "vm2".to_owned()];
         let all = || names.iter().map(|name| (name, &listen));
-        assert_eq!(find("vm2", all()).unwrap(), PathBuf::from("/a"));
+        assert_eq!(find("vm2", all()).unwrap(), Place::Socket("/a".into()));
         let error = find("vm3", all()).unwrap_err().to_string();
         assert!(error.contains("vm1, vm2"), "{error}");
         assert!(

@@ -157,7 +157,9 @@ impl Run<'_> {
             drives: Vec::new(),
         };
         for (name, controller) in ["RAM", "file"].into_iter().zip(&config.controller) {
-            let drive = self.drive(name, controller.listen.path());
+            let socket = controller.listen.path();
+            let socket = socket.context("the demonstration's drives have sockets")?;
+            let drive = self.drive(name, socket);
             // an interrupt caused every later error
             ensure!(
                 !self.interrupt.is_set(),

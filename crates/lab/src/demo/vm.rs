@@ -64,7 +64,7 @@ pub(super) fn run_in(dir: &Path, interrupt: &Interrupt) -> anyhow::Result<Seen> 
     let sockets = config
         .controller
         .iter()
-        .map(|c| c.listen.path().to_owned())
+        .filter_map(|c| c.listen.path().map(Path::to_owned))
         .collect();
     progress::note(&format!(
         "server: process {}; booting a Debian guest with both drives, its processor emulated by QEMU",

@@ -152,11 +152,21 @@ fn drives(config: &Config, machine: &Snapshot, topology: &Topology, checks: &mut
 fn descriptors(config: &Config, limit: Option<u64>) -> Check {
     let of_host = |queues: u16| u64::from(queues) + 1 + HOST_DESCRIPTORS;
     let hosts = config.controller.iter().map(|c| of_host(c.queues));
-    let needed = hosts.sum::<u64>() + OWN_DESCRIPTORS;
+    let least = hosts.sum::<u64>() + OWN_DESCRIPTORS;
+    // the first host of a TCP address is among the least
+    let over_tcp = config
+        .controller
+        .iter()
+        .filter(|c| c.tcp_address().is_some());
+    let others = over_tcp.map(|c| {
+        let hosts = c.tcp.unwrap_or_default().hosts;
+        u64::from(hosts.saturating_sub(1)) * of_host(c.queues)
+    });
+    let needed = least + others.sum::<u64>();
     let found = good("descriptors for all hosts", format!("{needed} at most"));
     match limit.filter(|limit| *limit < needed) {
         Some(limit) => found.but(
-            Level::Problem,
+            if limit < least { Level::Problem } else { Level::Advice },
             format!("the limit of this process is {limit}: raise it (LimitNOFILE={needed}, or ulimit -n), or write fewer queues"),
         ),
         None => found,
@@ -191,7 +201,7 @@ fn folders(config: &Config, checks: &mut Vec<Check>) {
     for controller in &config.controller {
         let folder = match &controller.listen {
             Listen::Fuse(folder) => Some(folder.clone()),
-            listen => parent(listen.path()),
+            listen => listen.path().and_then(parent),
         };
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             let found = format!("there is no folder {}", folder.display());
@@ -302,6 +312,14 @@ mod tests {
             few,
             [("descriptors for all hosts".to_owned(), Level::Problem)]
         );
+        let tcp = text.replace("vfio-user:/tmp/c.sock", "nvme-tcp:127.0.0.1:4420");
+        let many = amiss(&tcp, |m| m.descriptors = Some(1024));
+        assert_eq!(
+            many,
+            [("descriptors for all hosts".to_owned(), Level::Advice)]
+        );
+        let few = format!("{tcp}queues = 2\ntcp = {{ hosts = 8 }}\n");
+        assert_eq!(amiss(&few, |m| m.descriptors = Some(1024)), []);
         let nowhere = amiss(&text.replace("/tmp/", "/there/is/no/"), |_| {});
         assert_eq!(nowhere, [("controller c".to_owned(), Level::Problem)]);
         let file = "[[media]]\nname = \"f\"\nkind = \"file\"\npath = \"/there/is/no/f\"\nsize = \"1MiB\"\n";

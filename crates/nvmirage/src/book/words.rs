@@ -15,8 +15,11 @@ const KINDS: [(&str, &str); 4] = [
 ];
 
 /// Keys that are tables, and the types of those: options are the keys of a table.
-const TABLES: [(&str, &str, &str); 2] =
-    [("Controller", "fuse", "Fuse"), ("Medium", "zoned", "Zoned")];
+const TABLES: [(&str, &str, &str); 3] = [
+    ("Controller", "fuse", "Fuse"),
+    ("Controller", "tcp", "Tcp"),
+    ("Medium", "zoned", "Zoned"),
+];
 
 #[test]
 fn what_is_created_has_the_keys_of_the_configuration() {

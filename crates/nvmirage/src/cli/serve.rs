@@ -25,6 +25,8 @@ Examples:
       A drive in a file, created if missing
   nvmirage serve --media ram:size=8GiB --listen fuse:/mnt/drive
       A drive for this machine itself: the file /mnt/drive/ns1
+  nvmirage serve --media ram:size=8GiB --listen nvme-tcp:127.0.0.1:4420
+      A drive over NVMe/TCP, for `nvme connect` on this machine
   nvmirage serve
       Everything in /etc/nvmirage/nvmirage.toml
   nvmirage serve --survive --media ram:size=8GiB --listen vfio-user:/tmp/nvme.sock
@@ -63,9 +65,9 @@ pub(super) struct Serve {
     )]
     media: Vec<MediaArg>,
 
-    /// Address that hosts attach to: a socket, or a folder in which this machine has each namespace
-    /// as a file
-    #[arg(long, value_name = "vfio-user:PATH|fuse:FOLDER", value_parser = parse::listen, requires = "media")]
+    /// Address that hosts attach to: a socket, a folder in which this machine has each namespace
+    /// as a file, or a TCP address
+    #[arg(long, value_name = "vfio-user:PATH|fuse:FOLDER|nvme-tcp:ADDRESS:PORT", value_parser = parse::listen, requires = "media")]
     listen: Option<Listen>,
 
     /// Doorbell delivery: auto is mapped for a polling reactor, else unmapped
@@ -156,7 +158,7 @@ impl Serve {
             stop_at_eof: self.stop_at_eof && holder.is_none(),
             holder: holder.map(Arc::new),
         };
-        process::run(serving, || Ok(()))
+        process::run(serving, |_| Ok(()))
     }
 
     #[cfg(test)]
@@ -244,7 +246,10 @@ impl Serve {
     /// One controller, `nvme0`, with a namespace for each medium.
     fn short_form(&self, listen: Listen) -> anyhow::Result<Config> {
         let told_apart_by = self.media.iter().find_map(|arg| arg.medium.path.as_deref());
-        let told_apart_by = std::path::absolute(told_apart_by.unwrap_or(listen.path()))?;
+        let told_apart_by = match told_apart_by.or(listen.path()) {
+            Some(path) => std::path::absolute(path)?,
+            None => PathBuf::from(listen.to_string()),
+        };
         let mut config = Config {
             short_form: Some(told_apart_by),
             ..Config::default()

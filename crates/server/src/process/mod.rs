@@ -41,11 +41,14 @@ pub struct Serving {
 /// Stops a server that runs in this process, and reports what was not made durable.
 pub type Stop = Box<dyn FnOnce() -> anyhow::Result<()>>;
 
-/// Serves a configuration until stopped; calls `ready` when hosts can attach.
+/// Serves a configuration until stopped; calls `ready` with its controllers when hosts can attach.
 ///
 /// # Errors
 /// The server cannot start, or not stop cleanly.
-pub fn run(serving: Serving, ready: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+pub fn run(
+    serving: Serving,
+    ready: impl FnOnce(&[ControllerStatus]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -60,21 +63,25 @@ pub fn run(serving: Serving, ready: impl FnOnce() -> anyhow::Result<()>) -> anyh
 fn control_socket(asked_for: Option<&Listen>, default: &Path) -> anyhow::Result<Option<Socket>> {
     if let Some((listener, path)) = service::inherited_socket()? {
         ensure!(
-            asked_for.is_none_or(|asked_for| asked_for.path() == path),
+            asked_for.is_none_or(|asked_for| asked_for.path() == Some(path.as_path())),
             "the service manager created the control socket {}, and the configuration or --control names another: remove that, or change `ListenStream=` in the socket unit",
             path.display()
         );
         return Ok(Some(Socket::inherited(listener, path)?));
     }
     if let Some(listen) = asked_for {
-        return match Socket::bind(listen.path()) {
+        // a configuration with another scheme there is refused
+        let Some(path) = listen.path() else {
+            return Ok(None);
+        };
+        return match Socket::bind(path) {
             Ok(socket) => Ok(Some(socket)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error).with_context(|| {
                 format!("the control socket {listen} is in use by another server: stop it, or name another socket with --control")
             }),
             Err(error) => {
                 // A folder that is misspelt is not created.
-                let folder = listen.path().parent().filter(|folder| !folder.exists());
+                let folder = path.parent().filter(|folder| !folder.exists());
                 let remedy = folder.map(|folder| format!(": create the folder {}, or name another socket with --control", folder.display()));
                 Err(error).with_context(|| format!("cannot listen on the control socket {listen}{}", remedy.unwrap_or_default()))
             }
@@ -97,7 +104,10 @@ fn control_socket(asked_for: Option<&Listen>, default: &Path) -> anyhow::Result<
     }
 }
 
-async fn serve(serving: Serving, ready: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+async fn serve(
+    serving: Serving,
+    ready: impl FnOnce(&[ControllerStatus]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let Serving {
         config,
         saved,
@@ -137,7 +147,7 @@ async fn serve(serving: Serving, ready: impl FnOnce() -> anyhow::Result<()>) -> 
     if !is_continuing {
         announce(&inventory.controllers, steerable)?;
     }
-    ready()?;
+    ready(&inventory.controllers)?;
     until_it_serves.map(ManuallyDrop::into_inner);
     if steerable {
         tracing::info!("{}", dashboard_address(&control));

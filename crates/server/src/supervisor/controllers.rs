@@ -351,7 +351,9 @@ impl State {
         self.end_traces_of(&served.name);
         let gone = self.config.remove_controller(&served.name);
         if let Some(gone) = &gone {
-            self.close_at_holder(gone.listen.path());
+            if let Some(path) = gone.listen.path() {
+                self.close_at_holder(path);
+            }
             unmount_dead(&gone.listen);
         }
         tracing::info!(controller = served.name, "stopped serving");

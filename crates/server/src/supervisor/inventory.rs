@@ -1,6 +1,6 @@
 //! Status of all objects, for the control API.
 
-use api::config::{self, Config, Listen, MediumKind};
+use api::config::{self, Config, MediumKind};
 use api::{
     ControllerStatus, DriveStatus, FileStatus, HostProcess, HostStatus, Inventory, IoStatus,
     MediumErrors, MediumStatus, NamespaceIdentity, NamespaceStatus, Partition, PartitionStatus,
@@ -343,7 +343,8 @@ impl State {
             config.namespaces = attached.map(|n| label(&live.name, n)).collect();
         }
         config.subsystem = Some(config.subsystem().to_owned());
-        config.listen = absolute(&config.listen)?;
+        // clients have other folders than the server
+        config.listen = config.listen.absolute()?;
         let mut served = self.controllers.iter();
         let served = served.find(|c| c.name == config.name);
         let placement = served.map_or(Ok(Vec::new()), |served| {
@@ -403,16 +404,6 @@ fn errors(troubles: &Troubles) -> Vec<MediumErrors> {
                 .map(|errno| std::io::Error::from_raw_os_error(errno).to_string()),
         })
         .collect()
-}
-
-/// An address that means the same in every folder, as clients have others than the server.
-fn absolute(listen: &Listen) -> anyhow::Result<Listen> {
-    let path = std::path::absolute(listen.path())?;
-    Ok(match listen {
-        Listen::VfioUser(_) => Listen::VfioUser(path),
-        Listen::Unix(_) => Listen::Unix(path),
-        Listen::Fuse(_) => Listen::Fuse(path),
-    })
 }
 
 /// The UUID of a namespace in the form of RFC 9562.

@@ -139,7 +139,8 @@ impl Seat {
             queues: workers,
             ..Needs::of(depth, bytes)
         };
-        let place = Place::VfioUser(listen.path().to_owned());
+        let socket = listen.path().context("a measured drive has a socket")?;
+        let place = Place::VfioUser(socket.to_owned());
         let mut host = Host::connect_to_all_sets(&place, Doorbells::Auto, needs)?;
         let device = host.device();
         let target = match target {

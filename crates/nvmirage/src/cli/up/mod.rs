@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use api::ControllerStatus;
 use api::config::{
     self, Config, Initial, Listen, Medium, MediumKeys, MediumKind, Size, Timing, Zoned,
 };
@@ -15,7 +16,7 @@ use client::cli::parse::Control;
 use client::cli::qemu_args::{self, DEFAULT_MEMORY};
 use client::{Address, requests, words};
 use machine::files::read_text;
-use machine::qemu;
+use machine::{initiator, qemu};
 use model::Parameters;
 use server::process::{self, Serving};
 use terminal::interrupt::Interrupt;
@@ -34,6 +35,8 @@ Examples:
       A zoned drive, with the zones of its preset
   nvmirage up samsung-970-pro --path pro.img --set program=200us --serial PRO1 --memory 8GiB
       As large as the real drive, in a file, with a slower program, for a guest of 8 GiB
+  nvmirage up intel-p3600 --size 8GiB --listen nvme-tcp:127.0.0.1:4420
+      A drive over NVMe/TCP, which `nvme connect` makes a device of this machine
   nvmirage down vm1
       Delete the drive again
 
@@ -41,7 +44,7 @@ Where your server runs, it gets the drive; where none does, this one serves unti
 Another server gets it where --control or NVMIRAGE_CONTROL names that. The same line again changes
 nothing, and what it has made goes again where it fails.";
 
-/// Create a drive in one command, and print the QEMU options for it
+/// Create a drive in one command, and print the QEMU options or the `nvme connect` for it
 ///
 /// The drive is of a kind (null, ram, file, keyvalue), or of a preset (nvmirage explain lists
 /// them), which is in memory unless --path names a file. Medium, namespace and controller all have
@@ -80,8 +83,8 @@ pub(super) struct Up {
     #[arg(long)]
     fresh: bool,
 
-    /// Address that guests attach to; default: NAME.sock beside the control socket
-    #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::listen)]
+    /// Address that guests or hosts attach to; default: NAME.sock beside the control socket
+    #[arg(long, value_name = "vfio-user:PATH|nvme-tcp:ADDRESS:PORT", value_parser = parse::listen)]
     listen: Option<Listen>,
 
     /// Change a parameter of the preset's model; may be repeated
@@ -129,17 +132,15 @@ impl Up {
     fn make(&self, server: &Address, made: &mut Made) -> anyhow::Result<()> {
         let config = self.config(server)?;
         let listen = config.controller[0].listen.clone();
-        let socket = listen.path().to_str();
-        let socket = socket.context(
-            "the socket path is not UTF-8, which QEMU's JSON requires: use another path",
-        )?;
-        let guest = |survives| {
-            let options = qemu::options(&self.name, socket, self.memory.0, survives);
-            format!("for a guest: {}\n", in_one_line(&options))
+        let guest = |controllers: &[ControllerStatus], survives| {
+            self.attach(&listen, controllers, survives)
         };
-        // first of all: who has no QEMU for it wants to know before anything is made
-        if let Some(warning) = qemu_args::warning(self.qemu.as_deref()) {
-            terminal::progress::note(&format!("warning: {warning}"));
+        // before anything is created, for an operator without a QEMU for it
+        if let Listen::VfioUser(path) = &listen {
+            utf8(path)?;
+            if let Some(warning) = qemu_args::warning(self.qemu.as_deref()) {
+                terminal::progress::note(&format!("warning: {warning}"));
+            }
         }
         if self.fresh {
             terminal::progress::note(
@@ -186,8 +187,8 @@ impl Up {
                 default_socket: Address::default_of_server(),
                 stop_at_eof: false,
             };
-            return process::run(serving, || {
-                terminal::print(&guest(false))?;
+            return process::run(serving, |controllers| {
+                terminal::print(&guest(controllers, false)?)?;
                 made.keep();
                 Ok(())
             });
@@ -207,13 +208,37 @@ impl Up {
                 terminal::progress::note(&format!("warning: {}: {advice}", path.display()));
             }
         }
-        let guest = guest(requests::inventory(server)?.process.survives);
+        let inventory = requests::inventory(server)?;
+        let guest = guest(&inventory.controllers, inventory.process.survives)?;
         let served = requests::configuration(server)?;
         let dashboard = server::dashboard_address(&served.control.unwrap_or_default());
         terminal::print(&format!(
             "ready: {listen} controller {}, namespaces {}\n{guest}{dashboard}\n",
             self.name, self.name,
         ))
+    }
+
+    /// The line that tells how a host attaches to the drive.
+    fn attach(
+        &self,
+        listen: &Listen,
+        controllers: &[ControllerStatus],
+        survives: bool,
+    ) -> anyhow::Result<String> {
+        match listen {
+            Listen::NvmeTcp(address) => {
+                let mut controllers = controllers.iter();
+                let served = controllers.find(|c| c.config.name == self.name);
+                let identity = served.and_then(|served| served.identity.as_ref());
+                let identity = identity.context("the server does not report the drive's NQN")?;
+                let command = initiator::connect(*address, &identity.subnqn);
+                Ok(format!("for a host: {command}\n"))
+            }
+            Listen::VfioUser(path) | Listen::Fuse(path) | Listen::Unix(path) => {
+                let options = qemu::options(&self.name, utf8(path)?, self.memory.0, survives);
+                Ok(format!("for a guest: {}\n", in_one_line(&options)))
+            }
+        }
     }
 
     /// Has a server create the missing objects of the drive.
@@ -243,12 +268,19 @@ impl Up {
     fn config(&self, server: &Address) -> anyhow::Result<Config> {
         let name = &self.name;
         let listen = match &self.listen {
-            Some(listen) => parse::absolute_listen(listen.clone())?,
+            Some(listen) => listen.clone().absolute()?,
             None => Listen::VfioUser(beside(server.path(), name)?),
         };
-        if !matches!(listen, Listen::VfioUser(_)) {
+        if !matches!(listen, Listen::VfioUser(_) | Listen::NvmeTcp(_)) {
             let text = format!(
-                "--listen {listen}: a guest attaches to vfio-user:PATH; `nvmirage mount` makes files of a drive"
+                "--listen {listen}: hosts attach to vfio-user:PATH or nvme-tcp:ADDRESS:PORT; `nvmirage mount` makes files of a drive"
+            );
+            return Err(UsageError(text).into());
+        }
+        let is_of_qemu = self.qemu.is_some() || self.memory != DEFAULT_MEMORY;
+        if is_of_qemu && matches!(listen, Listen::NvmeTcp(_)) {
+            let text = format!(
+                "--listen {listen}: --qemu and --memory are for a guest's QEMU, which has no NVMe/TCP client: remove them"
             );
             return Err(UsageError(text).into());
         }
@@ -263,7 +295,10 @@ impl Up {
         controller.namespaces.push(name.clone());
         controller.serial = self.serial.clone();
         let mut config = Config {
-            short_form: Some(controller.listen.path().to_owned()),
+            short_form: Some(match controller.listen.path() {
+                Some(path) => path.to_owned(),
+                None => PathBuf::from(controller.listen.to_string()),
+            }),
             state_dir: self.state_dir.clone().map(parse::absolute).transpose()?,
             media: vec![medium],
             namespace: vec![namespace],
@@ -432,6 +467,12 @@ fn beside(control: &Path, name: &str) -> anyhow::Result<PathBuf> {
         .parent()
         .context("the control socket has no folder")?;
     Ok(folder.join(format!("{name}.sock")))
+}
+
+/// The path of a socket as QEMU's JSON requires it.
+fn utf8(path: &Path) -> anyhow::Result<&str> {
+    let path = path.to_str();
+    path.context("the socket path is not UTF-8, which QEMU's JSON requires: use another path")
 }
 
 fn in_one_line(options: &[[String; 2]]) -> String {
