@@ -46,10 +46,10 @@ pub use request::{
 };
 pub use stats::{ByDirection, ControllerStats, QueueStats, Stats};
 pub use status::{
-    ContinuedTiming, ControllerIdentity, ControllerStatus, DriveStatus, EndedProcess, FileStatus,
-    HostProcess, HostStatus, Inventory, IoStatus, MediumErrors, MediumStatus, NamespaceIdentity,
-    NamespaceStatus, PartitionStatus, ProcessStatus, QueuePlacement, ReactorStatus, Stopping,
-    TenantStatus, UpgradeRequest, Upgrading,
+    AssociationStatus, ContinuedTiming, ControllerIdentity, ControllerStatus, DriveStatus,
+    EndedProcess, FileStatus, HostProcess, HostStatus, Inventory, IoStatus, MediumErrors,
+    MediumStatus, NamespaceIdentity, NamespaceStatus, PartitionStatus, ProcessStatus,
+    QueuePlacement, ReactorStatus, Stopping, TenantStatus, UpgradeRequest, Upgrading,
 };
 pub use timing::{ParameterStatus, TimingStatus};
 pub use trace::{Condition, TraceStatus};

@@ -1,6 +1,8 @@
 //! Objects of the server with their status. Objects have the keys, units and defaults of the
 //! configuration file, whose types they embed.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -249,6 +251,9 @@ pub struct ControllerStatus {
     /// Process of the host, where the system reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostProcess>,
+    /// Hosts over NVMe/TCP, in order of arrival.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<AssociationStatus>,
     /// Controller identifier in the subsystem (CNTLID).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cntlid: Option<u16>,
@@ -260,13 +265,35 @@ pub struct ControllerStatus {
     pub placement: Vec<QueuePlacement>,
 }
 
-/// Host attached to a controller.
+/// Host over NVMe/TCP: an association, with a connection for each of its queues.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AssociationStatus {
+    /// NVMe Qualified Name of the host, as the host reports it.
+    pub nqn: String,
+    /// Address of the host's admin connection.
+    #[schema(value_type = String)]
+    pub address: SocketAddr,
+    /// Identifier of the association's controller in the subsystem (CNTLID).
+    pub cntlid: u16,
+    /// Number of I/O queues.
+    pub io_queues: u16,
+    /// Keep alive timeout in milliseconds; 0: none.
+    pub keep_alive_ms: u32,
+    /// Time since the host connected, in milliseconds.
+    pub connected_ms: u64,
+}
+
+/// Host attached to a controller; of a controller with a TCP address, all of its hosts.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct HostStatus {
-    /// Controller that the host is attached to; a controller has one host at a time.
+    /// Controller that the host is attached to.
     pub controller: String,
-    /// Address that the host used: `vfio-user:PATH`, or `fuse:FOLDER` for a mount on this machine.
+    /// Address that the host used: `vfio-user:PATH`, `nvme-tcp:ADDRESS:PORT`, or `fuse:FOLDER` for
+    /// a mount on this machine.
     pub listen: config::Listen,
+    /// Hosts over NVMe/TCP, in order of arrival; other controllers have one host at a time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<AssociationStatus>,
     /// Process ID of the host, where the system reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<u32>,

@@ -9,9 +9,9 @@ use anyhow::{Context, anyhow, bail};
 use api::config::{Config, Size, Span};
 use api::refusal::Document;
 use api::{
-    Attachment, ControllerChange, Event, Inventory, LatencyReport, MediumChange, NewPartition,
-    NewPlacement, NewSize, PartitionEnd, PartitionPlace, PartitionSize, ProcessStatus,
-    QueuesReport, Reload, ReloadRequest, Stats, Stopping, TenantChange, TraceStatus,
+    Attachment, ControllerChange, Event, HostStatus, Inventory, LatencyReport, MediumChange,
+    NewPartition, NewPlacement, NewSize, PartitionEnd, PartitionPlace, PartitionSize,
+    ProcessStatus, QueuesReport, Reload, ReloadRequest, Stats, Stopping, TenantChange, TraceStatus,
     UpgradeRequest, Upgrading,
 };
 use http_body_util::{BodyExt, Full, Limited};
@@ -48,6 +48,12 @@ pub fn inventory(socket: &Address) -> anyhow::Result<Inventory> {
 /// The same, within a shorter time.
 pub fn inventory_within(bound: Duration, socket: &Address) -> anyhow::Result<Inventory> {
     let body = request_within(bound, socket, Method::GET, "/v1", None)?;
+    serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
+}
+
+/// The hosts of all controllers.
+pub fn hosts(socket: &Address) -> anyhow::Result<Vec<HostStatus>> {
+    let body = request(socket, Method::GET, "/v1/hosts", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 

@@ -1,7 +1,11 @@
-//! Whether a controller has a host, and the host's process: written by the reactor, read by any
-//! thread.
+//! Whether a controller has a host, and the host's process; of a controller with a TCP address, its
+//! hosts: written by the reactor, read by any thread.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use port::time::Time;
 
 /// Called with the name of a controller, and whether it has a host now. It must not wait.
 pub type Announce = fn(controller: &str, is_there: bool);
@@ -11,7 +15,27 @@ pub type Announce = fn(controller: &str, is_there: bool);
 pub struct Presence {
     /// A single word, so that a reader never combines two hosts.
     host: AtomicU64,
+    /// Hosts over NVMe/TCP, in order of arrival. The lock is taken when a connection begins or
+    /// ends, and by readers.
+    hosts: Mutex<Vec<HostView>>,
     announce: Announce,
+}
+
+/// A host over NVMe/TCP: an association, which has an admin connection and I/O connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostView {
+    /// Controller identifier of the association.
+    pub cntlid: u16,
+    /// NVMe Qualified Name of the host.
+    pub nqn: String,
+    /// Address of the host's admin connection.
+    pub address: SocketAddr,
+    /// Number of I/O queues.
+    pub io_queues: u16,
+    /// Keep alive timeout in milliseconds; 0: none.
+    pub keep_alive_ms: u32,
+    /// Time of its Connect command, on the reactors' clock.
+    pub connected: Time,
 }
 
 /// Bit that says that a host is attached.
@@ -22,6 +46,7 @@ impl Presence {
     pub fn new(announce: Announce) -> Self {
         Presence {
             host: AtomicU64::new(0),
+            hosts: Mutex::default(),
             announce,
         }
     }
@@ -37,6 +62,48 @@ impl Presence {
     pub(crate) fn leave(&self, controller: &str) {
         self.host.store(0, Ordering::Relaxed);
         (self.announce)(controller, false);
+    }
+
+    /// A host over NVMe/TCP has connected.
+    pub fn enter_association(&self, controller: &str, host: HostView) {
+        let mut hosts = self.all();
+        hosts.push(host);
+        self.host.store(THERE, Ordering::Relaxed);
+        drop(hosts);
+        (self.announce)(controller, true);
+    }
+
+    /// The number of I/O queues, or the keep alive timeout, of an association has changed.
+    pub fn change_association(&self, cntlid: u16, change: impl FnOnce(&mut HostView)) {
+        let mut hosts = self.all();
+        if let Some(host) = hosts.iter_mut().find(|host| host.cntlid == cntlid) {
+            change(host);
+        }
+    }
+
+    /// An association has ended.
+    pub fn leave_association(&self, controller: &str, cntlid: u16) {
+        let mut hosts = self.all();
+        let count = hosts.len();
+        hosts.retain(|host| host.cntlid != cntlid);
+        if hosts.is_empty() {
+            self.host.store(0, Ordering::Relaxed);
+        }
+        let has_left = hosts.len() < count;
+        drop(hosts);
+        if has_left {
+            (self.announce)(controller, false);
+        }
+    }
+
+    /// The hosts over NVMe/TCP, in order of arrival.
+    pub fn hosts(&self) -> Vec<HostView> {
+        self.all().clone()
+    }
+
+    /// A panic elsewhere leaves the list whole: each change is one call of `Vec`.
+    fn all(&self) -> MutexGuard<'_, Vec<HostView>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a host is attached.
@@ -71,5 +138,43 @@ mod tests {
         assert_eq!(ANNOUNCED.load(Ordering::Relaxed), 257);
         assert!(!presence.is_there());
         assert_eq!(presence.process(), None);
+    }
+
+    #[test]
+    fn hosts_over_tcp_come_change_and_go_one_by_one() {
+        static ANNOUNCED: AtomicU64 = AtomicU64::new(0);
+        let presence = Presence::new(|controller, is_there| {
+            assert_eq!(controller, "c");
+            ANNOUNCED.fetch_add(if is_there { 1 } else { 256 }, Ordering::Relaxed);
+        });
+        let host = |cntlid| HostView {
+            cntlid,
+            nqn: "nqn.2014-08.org.nvmexpress:uuid:1".to_owned(),
+            address: "127.0.0.1:50000".parse().unwrap(),
+            io_queues: 0,
+            keep_alive_ms: 5000,
+            connected: Time(7),
+        };
+        for cntlid in [0x100, 0x101] {
+            presence.enter_association("c", host(cntlid));
+        }
+        presence.change_association(0x101, |host| host.io_queues += 2);
+        presence.change_association(0x102, |host| host.io_queues += 9);
+        let changed = HostView {
+            io_queues: 2,
+            ..host(0x101)
+        };
+        assert_eq!(presence.hosts(), [host(0x100), changed.clone()]);
+        assert_eq!(presence.process(), None);
+        // the second one is for an association that has ended already
+        for _ in 0..2 {
+            presence.leave_association("c", 0x100);
+        }
+        assert!(presence.is_there());
+        assert_eq!(presence.hosts(), [changed]);
+        assert_eq!(ANNOUNCED.load(Ordering::Relaxed), 2 + 256);
+        presence.leave_association("c", 0x101);
+        assert!(!presence.is_there());
+        assert_eq!(presence.hosts(), []);
     }
 }

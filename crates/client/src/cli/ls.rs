@@ -7,6 +7,7 @@ use api::{ControllerStatus, Inventory, IoStatus, MediumStatus, ProcessStatus, Te
 use terminal::table::{Align, Table};
 use terminal::units;
 
+use super::hosts::{host, over_tcp};
 use super::parse::Control;
 use super::trace::table as traces;
 use crate::requests;
@@ -63,6 +64,12 @@ fn tables(inventory: &Inventory) -> String {
     // Shown only if a process was replaced.
     if let Some(line) = replaced(&inventory.process) {
         shown = format!("{line}\n\n{shown}");
+    }
+    let over_tcp = over_tcp(inventory);
+    // Shown only if there are hosts over NVMe/TCP.
+    if !over_tcp.is_empty() {
+        shown.push('\n');
+        shown.push_str(&over_tcp.to_string());
     }
     // Shown only if there are tenants; most servers have none.
     if !inventory.tenants.is_empty() {
@@ -211,18 +218,6 @@ fn controllers(inventory: &Inventory) -> Table {
         ]);
     }
     table
-}
-
-/// The host of a controller: its process, where the system reports it.
-fn host(controller: &ControllerStatus) -> String {
-    match (&controller.host, controller.attached) {
-        (Some(host), _) => {
-            let command = host.command.as_deref().unwrap_or("process");
-            format!("{command} ({})", host.process)
-        }
-        (None, true) => "attached".to_owned(),
-        (None, false) => "-".to_owned(),
-    }
 }
 
 /// Usage of each tenant since its creation. The share is that of the cost of all tenants' commands,

@@ -5,6 +5,7 @@ pub mod create;
 pub mod delete;
 pub mod events;
 pub mod export;
+pub mod hosts;
 pub mod latency;
 pub mod live;
 pub mod ls;

@@ -22,6 +22,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
         "See a running server",
         &[
             "ls",
+            "hosts",
             "show",
             "top",
             "dashboard",

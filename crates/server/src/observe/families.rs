@@ -75,6 +75,16 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         values: |c| one(u64::from(c.status.attached)),
     },
     Metric {
+        name: "nvmirage_hosts",
+        kind: Gauge,
+        unit: Count,
+        help: "Number of attached hosts; more than 1 only over NVMe/TCP.",
+        values: |c| {
+            let over_tcp = c.status.hosts.len() as u64;
+            one(over_tcp.max(u64::from(c.status.attached)))
+        },
+    },
+    Metric {
         name: "nvmirage_controller_commands",
         kind: Counter,
         unit: Count,

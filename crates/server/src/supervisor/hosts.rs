@@ -15,6 +15,8 @@ pub(crate) struct AttachedHost {
     process: Option<u32>,
     /// Open files of the mount, where the host is a mount of this server.
     open_files: Option<usize>,
+    /// Number of hosts over NVMe/TCP.
+    over_tcp: usize,
 }
 
 impl AttachedHost {
@@ -23,6 +25,10 @@ impl AttachedHost {
         if let Some(files) = self.open_files {
             let noun = if files == 1 { "file" } else { "files" };
             return Some(format!("{files} open {noun} of its mount"));
+        }
+        if self.over_tcp > 0 {
+            let noun = if self.over_tcp == 1 { "host" } else { "hosts" };
+            return Some(format!("{} {noun} over NVMe/TCP", self.over_tcp));
         }
         let process = self.process?;
         let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
@@ -72,6 +78,7 @@ impl State {
             controller: controller.to_owned(),
             process: served.presence.process(),
             open_files,
+            over_tcp: served.presence.hosts().len(),
         })
     }
 

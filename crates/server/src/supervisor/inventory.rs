@@ -2,13 +2,14 @@
 
 use api::config::{self, Config, MediumKind};
 use api::{
-    ControllerStatus, DriveStatus, FileStatus, HostProcess, HostStatus, Inventory, IoStatus,
-    MediumErrors, MediumStatus, NamespaceIdentity, NamespaceStatus, Partition, PartitionStatus,
-    QueuePlacement, ReactorStatus, Refusal, TenantStatus,
+    AssociationStatus, ControllerStatus, DriveStatus, FileStatus, HostProcess, HostStatus,
+    Inventory, IoStatus, MediumErrors, MediumStatus, NamespaceIdentity, NamespaceStatus, Partition,
+    PartitionStatus, QueuePlacement, ReactorStatus, Refusal, TenantStatus,
 };
 use media::{Trouble, Troubles};
 use reactor::handle::ReactorHandle;
 use reactor::message::View;
+use reactor::presence::Presence;
 use subsystem::Allocated;
 
 use super::places::{label, range_of};
@@ -82,6 +83,7 @@ impl Supervisor {
                 command: controller.host.and_then(|host| host.command),
                 controller: controller.config.name,
                 listen: controller.config.listen,
+                hosts: controller.hosts,
                 placement: controller.placement,
             })
             .collect())
@@ -363,11 +365,28 @@ impl State {
                     process,
                     command: machine::files::command_of(process),
                 }),
+            hosts: served.map_or_else(Vec::new, |served| associations(&served.presence)),
             doorbell_messages: served.map_or(0, |served| served.doorbell_messages.get()),
             cntlid: id.map(|id| id.0),
             config,
         })
     }
+}
+
+/// The hosts of a controller over NVMe/TCP.
+fn associations(presence: &Presence) -> Vec<AssociationStatus> {
+    let (now, _) = now();
+    let hosts = presence.hosts().into_iter();
+    hosts
+        .map(|host| AssociationStatus {
+            nqn: host.nqn,
+            address: host.address,
+            cntlid: host.cntlid,
+            io_queues: host.io_queues,
+            keep_alive_ms: host.keep_alive_ms,
+            connected_ms: now.0.saturating_sub(host.connected.0) / 1_000_000,
+        })
+        .collect()
 }
 
 impl OpenMedium {

@@ -1,0 +1,177 @@
+//! `nvmirage hosts`: lists the hosts of a running server.
+
+use std::time::Duration;
+
+use api::config::Span;
+use api::{AssociationStatus, ControllerStatus, Inventory};
+use terminal::table::{Align, Table};
+
+use super::parse::Control;
+use crate::requests;
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage hosts
+      The host of each controller, and every host over NVMe/TCP
+  nvmirage hosts --json | jq '.[].hosts[] | select(.io_queues == 0)'
+      Hosts over NVMe/TCP that have no I/O queue";
+
+/// List the hosts of a running server
+///
+/// A controller with a TCP address has any number of hosts, each with its NQN, address and
+/// controller identifier (CNTLID); other controllers have one host at a time. `keep alive` is the
+/// time after which a silent host is disconnected.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Hosts {
+    #[command(flatten)]
+    control: Control,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Hosts {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
+        let server = self.control.to_read()?;
+        if self.json {
+            return terminal::print_json(&requests::hosts(&server)?);
+        }
+        terminal::print(&shown(&requests::inventory(&server)?))
+    }
+}
+
+/// The tables: a host for each controller, and those over NVMe/TCP.
+fn shown(inventory: &Inventory) -> String {
+    let controllers = || inventory.controllers.iter();
+    let mut parts = Vec::new();
+    let single = |c: &&ControllerStatus| c.attached && c.hosts.is_empty();
+    if controllers().any(|c| single(&c)) {
+        let mut table = Table::new(&[
+            ("controller", Align::Left),
+            ("host", Align::Left),
+            ("listen", Align::Left),
+        ]);
+        for controller in controllers().filter(single) {
+            table.row(vec![
+                controller.config.name.clone(),
+                host(controller),
+                controller.config.listen.to_string(),
+            ]);
+        }
+        parts.push(table.to_string());
+    }
+    let over_tcp = over_tcp(inventory);
+    if !over_tcp.is_empty() {
+        parts.push(over_tcp.to_string());
+    }
+    if parts.is_empty() {
+        return "no hosts\n".to_owned();
+    }
+    parts.join("\n")
+}
+
+/// The host of a controller: its process, where the system reports it; the number of hosts over
+/// NVMe/TCP.
+pub(super) fn host(controller: &ControllerStatus) -> String {
+    match (&controller.host, controller.attached) {
+        _ if !controller.hosts.is_empty() => format!("{} over TCP", controller.hosts.len()),
+        (Some(host), _) => {
+            let command = host.command.as_deref().unwrap_or("process");
+            format!("{command} ({})", host.process)
+        }
+        (None, true) => "attached".to_owned(),
+        (None, false) => "-".to_owned(),
+    }
+}
+
+/// The hosts over NVMe/TCP of all controllers.
+pub(super) fn over_tcp(inventory: &Inventory) -> Table {
+    let mut table = Table::new(&[
+        ("controller", Align::Left),
+        ("address", Align::Left),
+        ("cntlid", Align::Right),
+        ("queues", Align::Right),
+        ("keep alive", Align::Right),
+        ("connected", Align::Right),
+        ("host", Align::Left),
+    ]);
+    for controller in &inventory.controllers {
+        for host in &controller.hosts {
+            table.row(row(&controller.config.name, host));
+        }
+    }
+    table
+}
+
+fn row(controller: &str, host: &AssociationStatus) -> Vec<String> {
+    let keep_alive = Duration::from_millis(host.keep_alive_ms.into());
+    let keep_alive = match host.keep_alive_ms {
+        0 => "-".to_owned(),
+        _ => Span(keep_alive).to_string(),
+    };
+    let connected = Duration::from_secs(host.connected_ms / 1000);
+    vec![
+        controller.to_owned(),
+        host.address.to_string(),
+        format!("{:#x}", host.cntlid),
+        host.io_queues.to_string(),
+        keep_alive,
+        Span(connected).to_string(),
+        // it is the host's text: no control character of it reaches the terminal
+        host.nqn.escape_debug().to_string(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_host_is_a_line() {
+        assert_eq!(shown(&Inventory::default()), "no hosts\n");
+    }
+
+    #[test]
+    fn each_host_has_a_row() {
+        let inventory: Inventory = serde_json::from_str(
+            r#"{"media":[],"namespaces":[],"tenants":[],"reactors":[],
+                "controllers":[{"name":"vm1","listen":"vfio-user:/a","attached":true,"host":{"process":7,"command":"qemu"}},
+                               {"name":"vm2","listen":"vfio-user:/b","attached":false},
+                               {"name":"store","listen":"nvme-tcp:127.0.0.1:4420","attached":true,
+                                "hosts":[{"nqn":"nqn.a","address":"127.0.0.1:50000","cntlid":256,"io_queues":2,"keep_alive_ms":5000,"connected_ms":61999},
+                                         {"nqn":"nqn.\u001bb","address":"[::1]:50001","cntlid":257,"io_queues":0,"keep_alive_ms":0,"connected_ms":0}]}]}"#,
+        )
+        .unwrap();
+        let text = shown(&inventory);
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert!(rows.contains(&vec!["vm1", "qemu", "(7)", "vfio-user:/a"]));
+        assert!(!text.contains("vm2") && !text.contains('\u{1b}'), "{text}");
+        assert!(rows.contains(&vec![
+            "store",
+            "127.0.0.1:50000",
+            "0x100",
+            "2",
+            "5s",
+            "61s",
+            "nqn.a"
+        ]));
+        assert!(rows.contains(&vec![
+            "store",
+            "[::1]:50001",
+            "0x101",
+            "0",
+            "-",
+            "0s",
+            "nqn.\\u{1b}b"
+        ]));
+    }
+}
