@@ -72,6 +72,7 @@ pub(super) fn all(machine: &Snapshot, topology: &Topology, of_files: bool) -> Ve
         clock(machine),
         kvm(&machine.kvm),
         qemu(&machine.qemu),
+        initiator(machine),
     ];
     if topology.nodes.len() > 1 {
         checks.push(balancing(text(&machine.numa_balancing)));
@@ -273,6 +274,23 @@ fn qemu(qemu: &Qemu) -> Check {
     }
 }
 
+/// Drives over NVMe/TCP become devices of this machine by its own initiator.
+fn initiator(machine: &Snapshot) -> Check {
+    let what = "NVMe/TCP initiator";
+    match (&machine.initiator, machine.has_nvme_tcp) {
+        (Device::Usable, true) => good(what, "usable"),
+        (Device::Refused(error), true) => good(what, format!("only for root: {error}")),
+        (Device::Missing, true) => good(what, "installed, not loaded").but(
+            Level::Advice,
+            "drives over NVMe/TCP become devices of this machine with it: run modprobe nvme-tcp",
+        ),
+        (_, false) => good(what, "not there").but(
+            Level::Advice,
+            "this machine cannot connect to drives over NVMe/TCP, guests can: install a kernel with the module nvme-tcp (CONFIG_NVME_TCP)",
+        ),
+    }
+}
+
 /// Distant NUMA nodes.
 fn nodes(distances: &[Vec<u32>]) -> Option<Check> {
     let farthest = distances.iter().flatten().max()?;
@@ -403,6 +421,8 @@ pub(super) mod tests {
             iommu_groups: 12,
             has_vfio_pci: true,
             vfio: Device::Usable,
+            initiator: Device::Usable,
+            has_nvme_tcp: true,
             qemu: Qemu::Found("/usr/bin/qemu".into(), NEEDED),
             guests: Vec::new(),
             pci_nodes: Vec::new(),
@@ -426,7 +446,7 @@ pub(super) mod tests {
     fn each_thing_that_is_amiss_is_found_and_nothing_else() {
         assert_eq!(levels(&machine(), true), []);
         type Change = fn(&mut Snapshot);
-        let cases: [(&str, Level, Change); 12] = [
+        let cases: [(&str, Level, Change); 14] = [
             ("kernel", Level::Problem, |m| m.kernel = text("5.10.0")),
             ("io_uring", Level::Problem, |m| {
                 m.io_uring_disabled = text("2")
@@ -443,6 +463,12 @@ pub(super) mod tests {
             ("clock", Level::Advice, |m| m.clock_source = text("hpet")),
             ("KVM", Level::Advice, |m| m.kvm = Device::Missing),
             ("QEMU", Level::Advice, |m| m.qemu = Qemu::Missing),
+            ("NVMe/TCP initiator", Level::Advice, |m| {
+                m.initiator = Device::Missing;
+            }),
+            ("NVMe/TCP initiator", Level::Advice, |m| {
+                m.has_nvme_tcp = false;
+            }),
             ("NUMA balancing", Level::Advice, |m| {
                 m.numa_balancing = text("1")
             }),

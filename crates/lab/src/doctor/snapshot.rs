@@ -69,6 +69,10 @@ pub(super) struct Snapshot {
     /// Whether the driver vfio-pci is loaded.
     pub(super) has_vfio_pci: bool,
     pub(super) vfio: Device,
+    /// The kernel's NVMe over Fabrics initiator.
+    pub(super) initiator: Device,
+    /// Whether its transport for TCP is loaded, built in, or installed as a module.
+    pub(super) has_nvme_tcp: bool,
     pub(super) qemu: Qemu,
     pub(super) guests: Vec<GuestProcess>,
     /// Nodes of the requested PCI devices.
@@ -134,11 +138,38 @@ impl Snapshot {
             iommu_groups: entries("sys/kernel/iommu_groups"),
             has_vfio_pci: root.join("sys/bus/pci/drivers/vfio-pci").exists(),
             vfio: device(&root.join("dev/vfio/vfio")),
+            initiator: device(&root.join("dev/nvme-fabrics")),
+            has_nvme_tcp: has_module(root, "nvme_tcp"),
             qemu: qemu_of(program),
             guests: guests(&root.join("proc")),
             pci_nodes: pci.iter().filter_map(node).collect(),
         }
     }
+}
+
+/// Whether the running kernel has a module: loaded, built in, or installed.
+fn has_module(root: &Path, name: &str) -> bool {
+    if root.join("sys/module").join(name).exists() {
+        return true;
+    }
+    let Some(release) = word(&root.join("proc/sys/kernel/osrelease")) else {
+        return false;
+    };
+    let modules = root.join("lib/modules").join(release);
+    let lists = ["modules.dep", "modules.builtin"].map(|list| modules.join(list));
+    lists.iter().any(|list| {
+        let text = fs::read_to_string(list).unwrap_or_default();
+        text.lines().any(|line| is_module(line, name))
+    })
+}
+
+/// Whether a line of `modules.dep` or `modules.builtin` is about a module, as in
+/// `kernel/drivers/nvme/host/nvme-tcp.ko.xz: …`.
+fn is_module(line: &str, name: &str) -> bool {
+    let path = line.split(':').next().unwrap_or_default();
+    let file = path.rsplit('/').next().unwrap_or_default();
+    let stem = file.split(".ko").next().unwrap_or_default();
+    file.contains(".ko") && stem.replace('-', "_") == name
 }
 
 fn flags(cpuinfo: &Path) -> Vec<String> {
@@ -191,4 +222,35 @@ fn guests(proc: &Path) -> Vec<GuestProcess> {
     let mut all: Vec<GuestProcess> = entries.filter_map(guest).collect();
     all.sort_by(|a, b| a.called.cmp(&b.called));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_is_loaded_built_in_or_installed() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let has = |name| has_module(root.path(), name);
+        assert!(!has("nvme_tcp"));
+        write("proc/sys/kernel/osrelease", "6.12.0\n");
+        assert!(!has("nvme_tcp"));
+        write(
+            "lib/modules/6.12.0/modules.dep",
+            "kernel/drivers/nvme/host/nvme-fabrics.ko.xz:\nkernel/drivers/nvme/host/nvme-tcp.ko.xz: kernel/drivers/nvme/host/nvme-fabrics.ko.xz\n",
+        );
+        write(
+            "lib/modules/6.12.0/modules.builtin",
+            "kernel/drivers/nvme/host/nvme.ko\n",
+        );
+        assert!(has("nvme_tcp") && has("nvme_fabrics") && has("nvme"));
+        assert!(!has("tcp") && !has("nvmet_tcp"));
+        fs::create_dir_all(root.path().join("sys/module/nvmet_tcp")).unwrap();
+        assert!(has("nvmet_tcp"));
+    }
 }
