@@ -28,6 +28,14 @@ pub enum ConfigError {
     /// A subsystem has its most controllers.
     #[error("subsystem {0} has assigned all 63 controller identifiers: use another subsystem")]
     TooManyControllers(String),
+    /// A subsystem has its most dynamic controllers.
+    #[error(
+        "subsystem {0} serves 256 hosts over networks, its maximum: disconnect one and try again"
+    )]
+    TooManyDynamicControllers(String),
+    /// A dynamic controller needs a configured one that is served.
+    #[error("subsystem {0} serves no controller {1}: configure it, and connect to it then")]
+    NoEntrance(String, u16),
 }
 
 /// Checks ids of namespaces against the highest one and against each other.

@@ -469,7 +469,7 @@ impl Directory {
     fn reservations(&self, answers: &Answers) -> Vec<CurrentReservation> {
         let current = |it: &Allocated| CurrentReservation {
             nsid: it.nsid(),
-            reservation: it.reservation.clone(),
+            reservation: it.reservation.for_another_process(),
             answers: answers.of(Some(it.nsid())),
         };
         let all = self.namespaces.iter().map(current);
@@ -486,7 +486,7 @@ impl Directory {
                 .collect(),
             deleted: self.deleted.clone(),
             created: self.created,
-            sanitize: self.sanitize.record().clone(),
+            sanitize: self.sanitize.record().for_another_process(),
             controllers,
             answers: answers.of(None),
             reservations: self.reservations(answers),

@@ -53,7 +53,9 @@ pub use self::record::{
 pub use self::request::{OperatorRequest, Plan};
 pub use self::reservation::{Host, Registrant, Reservation, ReservationCommand};
 pub use self::sanitize::{Sanitize, SanitizeChange, SanitizeNews, SanitizeOutcome, SanitizeRecord};
-pub use self::set::{ControllerId, ControllerSet, MAX_CONTROLLERS};
+pub use self::set::{
+    ControllerId, ControllerSet, DYNAMIC_IDS, MAX_CONTROLLERS, MAX_DYNAMIC_CONTROLLERS,
+};
 pub use self::subsystem::{DATA_LEN, Forward, Notice, Subsystem, SubsystemConfig};
 
 /// How long a stage of a reset, shutdown or deletion waits for commands in flight before it gives

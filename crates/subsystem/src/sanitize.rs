@@ -58,6 +58,16 @@ pub struct SanitizeRecord {
     pub controller: Option<ControllerId>,
 }
 
+impl SanitizeRecord {
+    /// Without a dynamic controller, which ends with its process.
+    pub(super) fn for_another_process(&self) -> Self {
+        SanitizeRecord {
+            controller: self.controller.filter(|id| !id.is_dynamic()),
+            ..self.clone()
+        }
+    }
+}
+
 /// The sanitize state of a subsystem.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sanitize {

@@ -1,16 +1,36 @@
 //! Identifiers of controllers, and sets of them.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
-/// The most controllers of one subsystem; identifiers are 1 to this.
+/// The most configured controllers of one subsystem; identifiers are 1 to this.
 pub const MAX_CONTROLLERS: u16 = 63;
 
-/// A controller's identifier in its subsystem (CNTLID), 1 to [`MAX_CONTROLLERS`].
+/// The most dynamic controllers of one subsystem: those count that have left with operations in
+/// progress.
+pub const MAX_DYNAMIC_CONTROLLERS: usize = 256;
+
+/// Identifiers of dynamic controllers. The configured ones are below, and those above are reserved
+/// (Base 2.1, 6.3).
+pub const DYNAMIC_IDS: RangeInclusive<u16> = 0x0100..=0xffef;
+
+/// A controller's identifier in its subsystem (CNTLID): 1 to [`MAX_CONTROLLERS`], or one of
+/// [`DYNAMIC_IDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ControllerId(pub u16);
 
-/// A set of controllers.
+impl ControllerId {
+    /// Whether it is a dynamic controller's.
+    #[must_use]
+    pub fn is_dynamic(self) -> bool {
+        DYNAMIC_IDS.contains(&self.0)
+    }
+}
+
+/// A set of configured controllers: dynamic ones are in none, as they have what their entrances
+/// have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ControllerSet(u64);
 
@@ -87,7 +107,7 @@ mod tests {
         let ids = [1, 2, 63].map(ControllerId);
         let set: ControllerSet = ids.into_iter().collect();
         assert_eq!(set.iter().collect::<Vec<_>>(), ids);
-        for id in [0, 64, 65, 127, 128, u16::MAX].map(ControllerId) {
+        for id in [0, 64, 65, 127, 128, 256, u16::MAX].map(ControllerId) {
             assert_eq!(set.with(id), set, "{id:?}");
             assert!(!set.with(id).contains(id), "{id:?}");
             assert!(!ControllerSet::ALL.contains(id), "{id:?}");

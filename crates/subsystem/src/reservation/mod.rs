@@ -20,11 +20,11 @@ use nvme_spec::reservation::{
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::report::{Registered, report};
-use super::set::{ControllerId, MAX_CONTROLLERS};
+use super::set::{ControllerId, MAX_CONTROLLERS, MAX_DYNAMIC_CONTROLLERS};
 
 /// The most registrants of a namespace: one host for each controller that can be, and as many that
 /// have gone.
-const MAX_REGISTRANTS: usize = 2 * MAX_CONTROLLERS as usize;
+const MAX_REGISTRANTS: usize = 2 * (MAX_CONTROLLERS as usize + MAX_DYNAMIC_CONTROLLERS);
 
 /// A host as reservations know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -194,6 +194,17 @@ impl Reservation {
             self.unregister(host, &mut Notices::new());
         }
         there
+    }
+
+    /// The part that another process with the same hosts goes on with: all except the hosts of
+    /// dynamic controllers that have no identifier, as these controllers end with the process.
+    pub(super) fn for_another_process(&self) -> Self {
+        let mut kept = self.clone();
+        let ends = |host: &Host| matches!(host, Host::Anonymous(id) if id.is_dynamic());
+        for host in self.hosts().filter(ends) {
+            kept.forget(host);
+        }
+        kept
     }
 
     fn hosts(&self) -> impl Iterator<Item = Host> {

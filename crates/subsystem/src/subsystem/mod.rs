@@ -1,6 +1,7 @@
 //! The shared state itself: who has joined, the generations of the table, forwarded commands, and
 //! the operations in flight.
 
+mod dynamic;
 mod moving;
 mod operator;
 mod plan;
@@ -37,6 +38,9 @@ use crate::set::{ControllerId, MAX_CONTROLLERS};
 /// Operations that one controller may have outstanding in its subsystem, those included that a
 /// reset has left behind.
 const OUTSTANDING_LIMIT: usize = 8192;
+
+/// The same for a dynamic controller, of which there are more.
+const OUTSTANDING_LIMIT_DYNAMIC: usize = 1024;
 
 /// Configuration of a subsystem.
 #[derive(Clone, Debug)]
@@ -97,8 +101,11 @@ impl SubsystemConfig {
 struct Member {
     id: ControllerId,
     name: String,
-    /// It is being served; one that is not keeps its identifier and its saved state.
+    /// It is being served; one that is not keeps its identifier and its saved state, or, if it is
+    /// dynamic, waits for the end of its operations.
     present: bool,
+    /// Of a dynamic controller: the one whose attachments it has.
+    entrance: Option<ControllerId>,
     /// The generation of the table that it took last.
     seen: u64,
     /// Nothing that it fetched under an older table than this generation's is in flight.
@@ -125,7 +132,10 @@ pub struct Subsystem {
     identity_seed: [u8; 16],
     directory: Directory,
     generation: u64,
+    /// By ascending identifier, so that dynamic controllers are the last.
     members: Vec<Member>,
+    /// Where the search for the next dynamic controller's identifier begins.
+    next_dynamic: u16,
     operations: Operations,
     /// Answers that records have.
     answers: Answers,
@@ -165,7 +175,8 @@ impl Subsystem {
         number("namespace_limit", namespace_limit, 1, MAX_NAMESPACES)?;
         let mut directory = Directory::new(namespaces, pools, namespace_limit)?;
         directory.restore(deleted, created, sanitize.into());
-        let members = controllers.into_iter().map(Member::absent).collect();
+        let mut members: Vec<Member> = controllers.into_iter().map(Member::absent).collect();
+        members.sort_by_key(|member| member.id);
         let mut subsystem = Subsystem {
             key: OwnerKey::subsystem(0),
             name,
@@ -174,6 +185,7 @@ impl Subsystem {
             directory,
             generation: 1,
             members,
+            next_dynamic: dynamic::first_id(process),
             operations: Operations::default(),
             answers: Answers::found(answers),
             process,
@@ -230,57 +242,83 @@ impl Subsystem {
         self.members.iter().filter(|m| m.present).map(|m| m.id)
     }
 
-    /// The identifier of a controller, served now or before.
+    /// The identifier of a configured controller, served now or before.
     #[must_use]
     pub fn controller_named(&self, name: &str) -> Option<ControllerId> {
-        self.members.iter().find(|m| m.name == name).map(|m| m.id)
+        self.configured().find(|m| m.name == name).map(|m| m.id)
     }
 
-    /// Adds a controller and returns its identifier, which stays assigned to its name forever.
+    fn configured(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|m| m.entrance.is_none())
+    }
+
+    /// Adds a configured controller and returns its identifier, which stays assigned to its name forever.
     ///
     /// # Errors
     /// There is no identifier left.
     pub fn join(&mut self, name: &str) -> Result<ControllerId, ConfigError> {
-        let generation = self.generation;
-        let at = match self.members.iter().position(|m| m.name == name) {
-            Some(at) => at,
+        let id = match self.controller_named(name) {
+            Some(id) => id,
             None => {
-                let free = |id: &u16| self.members.iter().all(|m| m.id.0 != *id);
+                let free = |id: &u16| self.member(ControllerId(*id)).is_none();
                 let id = (1..=MAX_CONTROLLERS).find(free).map(ControllerId);
                 let id = id.ok_or_else(|| ConfigError::TooManyControllers(self.name.clone()))?;
-                let record = ControllerRecord::new(name, id);
-                self.members.push(Member::absent(record));
-                self.members.sort_by_key(|m| m.id);
+                self.add(Member::absent(ControllerRecord::new(name, id)));
                 self.touch();
-                let at = self.members.iter().position(|m| m.id == id);
-                at.expect("it was just added")
+                id
             }
         };
-        let member = &mut self.members[at];
-        member.present = true;
-        // It takes its table when it is made.
-        (member.seen, member.acknowledged) = (generation, generation);
-        Ok(member.id)
+        self.begin_service(id);
+        Ok(id)
     }
 
-    /// A controller is served no longer.
+    fn add(&mut self, member: Member) {
+        let at = self.members.partition_point(|m| m.id < member.id);
+        self.members.insert(at, member);
+    }
+
+    fn begin_service(&mut self, id: ControllerId) {
+        let generation = self.generation;
+        if let Some(member) = self.member_mut(id) {
+            member.present = true;
+            // It takes its table when it is made.
+            (member.seen, member.acknowledged) = (generation, generation);
+        }
+    }
+
+    /// A controller is served no longer. The dynamic controllers of an entrance leave before it;
+    /// one that does not keeps its namespaces, as an entrance keeps its identifier and attachments.
     pub fn leave(&mut self, id: ControllerId) {
+        debug_assert!(
+            !self
+                .members
+                .iter()
+                .any(|m| m.present && m.entrance == Some(id)),
+            "dynamic controllers leave before their entrance"
+        );
         self.answers.forget(id);
         if let Some(member) = self.member_mut(id) {
             member.present = false;
             member.changed.clear();
             member.answers.drain(..).for_each(Answer::retire);
         }
+        self.end_dynamic(id);
+    }
+
+    #[inline]
+    fn position(&self, id: ControllerId) -> Option<usize> {
+        self.members.binary_search_by_key(&id, |m| m.id).ok()
     }
 
     #[inline]
     fn member(&self, id: ControllerId) -> Option<&Member> {
-        self.members.iter().find(|m| m.id == id)
+        self.members.get(self.position(id)?)
     }
 
     #[inline]
     fn member_mut(&mut self, id: ControllerId) -> Option<&mut Member> {
-        self.members.iter_mut().find(|m| m.id == id)
+        let at = self.position(id)?;
+        self.members.get_mut(at)
     }
 
     /// Counts the changes of the directory that commands can notice.
@@ -296,7 +334,7 @@ impl Subsystem {
         if let Some(member) = self.member_mut(id) {
             member.seen = generation;
         }
-        Arc::new(self.directory.table(id, self.host_of(id)))
+        Arc::new(self.directory.table(self.entrance_of(id), self.host_of(id)))
     }
 
     /// Namespaces whose attributes changed since the last call, other than by the controller's own
@@ -392,7 +430,7 @@ impl Subsystem {
         let member = operation.by.controller().and_then(|id| self.member_mut(id));
         match member {
             // A host that resets its controller forgets what it began, and may begin as much again.
-            Some(member) if member.outstanding >= OUTSTANDING_LIMIT => {
+            Some(member) if member.outstanding >= member.outstanding_limit() => {
                 self.answer(operation, Err(Status::COMMAND_INTERRUPTED));
             }
             Some(member) => {
@@ -405,8 +443,13 @@ impl Subsystem {
 
     /// An operation that was begun for that controller is over.
     fn ended(&mut self, by: Option<ControllerId>) {
-        if let Some(member) = by.and_then(|id| self.member_mut(id)) {
+        if let Some(id) = by
+            && let Some(member) = self.member_mut(id)
+        {
             member.outstanding = member.outstanding.saturating_sub(1);
+            if !member.present {
+                self.end_dynamic(id);
+            }
         }
     }
 
@@ -455,7 +498,8 @@ impl Subsystem {
         }
         let after = self.directory.attachments(nsid);
         for member in &mut self.members {
-            let (had, has) = (before.contains(member.id), after.contains(member.id));
+            let attached = member.entrance();
+            let (had, has) = (before.contains(attached), after.contains(attached));
             // A controller that has it before and after sees no difference when another one gets
             // or loses it.
             let concerned = if moves { had != has } else { had || has };
@@ -503,7 +547,7 @@ impl Subsystem {
         self.member(id).map(|member| &member.record)
     }
 
-    /// Changes the kept state of a controller.
+    /// Changes the kept state of a controller. That of a dynamic one ends with it.
     pub fn update_controller(
         &mut self,
         id: ControllerId,
@@ -512,7 +556,7 @@ impl Subsystem {
         if let Some(member) = self.member_mut(id) {
             let before = member.record.clone();
             update(&mut member.record);
-            if member.record != before {
+            if member.record != before && member.entrance.is_none() {
                 self.touch();
             }
         }
@@ -521,7 +565,7 @@ impl Subsystem {
     /// The current state that outlives a restart.
     #[must_use]
     pub fn record(&self) -> Record {
-        let controllers = self.members.iter().map(|m| m.record.clone()).collect();
+        let controllers = self.configured().map(|m| m.record.clone()).collect();
         self.directory.record(controllers, &self.answers)
     }
 
@@ -601,6 +645,7 @@ impl Member {
             id: record.id,
             name: record.name.clone(),
             present: false,
+            entrance: None,
             seen: 0,
             acknowledged: 0,
             changed: Vec::new(),

@@ -240,7 +240,7 @@ impl Subsystem {
         controller: ControllerId,
         operation: &mut Operation,
     ) -> Result<Vec<Step>, Status> {
-        let attached = |n: &&Allocated| n.attached.contains(controller);
+        let attached = |n: &&Allocated| self.is_attached(n, controller);
         let namespaces: Vec<&Allocated> = match nsid {
             NSID_ALL => self.directory.iter().filter(attached).collect(),
             // Figure 188: any other value that is not allocated is an invalid field.
@@ -287,7 +287,7 @@ impl Subsystem {
         blocks: u64,
         controller: ControllerId,
     ) -> Result<Vec<Step>, Status> {
-        let attached = |n: &&Allocated| n.attached.contains(controller);
+        let attached = |n: &&Allocated| self.is_attached(n, controller);
         let namespace = self.directory.get(nsid).filter(attached);
         let namespace = namespace.ok_or(Status::INVALID_FIELD_IN_COMMAND)?;
         if namespace.namespace.bytes(slba, blocks).is_none() {

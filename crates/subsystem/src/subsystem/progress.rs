@@ -106,6 +106,10 @@ impl Subsystem {
         if name == UNNAMED || operation.is_answered || !operation.has_acted() {
             return;
         }
+        // No process goes on with a dynamic controller.
+        if controller.is_dynamic() {
+            return;
+        }
         // Of the commands on queues for I/O, only those of reservations have names.
         let reserves = matches!(by, Requester::Io { .. });
         let answer = KeptAnswer {

@@ -100,7 +100,7 @@ impl Subsystem {
         let attached = self
             .members
             .iter()
-            .filter(|m| m.present && namespace.attached.contains(m.id));
+            .filter(|m| m.present && self.is_attached(namespace, m.id));
         let controllers: Vec<Registered> = attached.map(|m| (m.id, m.host)).collect();
         let mut data = report(&namespace.reservation, &controllers, extended);
         let dwords = u64::from(ReservationReportCdw10::from(sqe.cdw10).numd_z()) + 1;
@@ -127,7 +127,7 @@ impl Subsystem {
         self.apply(Change::Reserve { nsid, reservation }, None)?;
         for (host, what) in notices {
             let told = |m: &&mut super::Member| {
-                m.present && m.host == host && namespace.attached.contains(m.id)
+                m.present && m.host == host && namespace.attached.contains(m.entrance())
             };
             for member in self.members.iter_mut().filter(told) {
                 if member.notices.len() < MAX_NOTICES {
@@ -165,9 +165,11 @@ impl Subsystem {
         Ok(())
     }
 
-    /// The host behind a controller that goes on in this process has this identifier.
+    /// The host behind a controller has this identifier: a controller that goes on in this process,
+    /// or one that a host connected to over a network.
     pub fn continue_host(&mut self, id: ControllerId, identifier: &[u8]) {
-        // Others may not have theirs back yet, so that the sizes are not compared.
+        // The sizes are not compared: others may not have theirs back yet, and Connect has an
+        // identifier of 128 bits whatever other hosts have.
         if let Some(host) = host_with(id, identifier) {
             self.change_host(id, host);
         }
@@ -178,21 +180,26 @@ impl Subsystem {
     pub fn controller_was_reset(&mut self, id: ControllerId) {
         self.answers.forget(id);
         let anonymous = Host::Anonymous(id);
+        self.forget_host(anonymous);
+        self.change_host(id, anonymous);
+        if let Some(member) = self.member_mut(id) {
+            member.notices.clear();
+        }
+    }
+
+    /// A host is registered nowhere any more.
+    pub(super) fn forget_host(&mut self, host: Host) {
         let namespaces: Vec<(u32, Reservation)> = self
             .directory
             .iter()
             .map(|n| (n.nsid(), n.reservation.clone()))
             .collect();
         for (nsid, mut reservation) in namespaces {
-            if reservation.forget(anonymous) {
+            if reservation.forget(host) {
                 let reservation = Box::new(reservation);
                 let changed = self.apply(Change::Reserve { nsid, reservation }, None);
                 debug_assert_eq!(changed, Ok(()));
             }
-        }
-        self.change_host(id, anonymous);
-        if let Some(member) = self.member_mut(id) {
-            member.notices.clear();
         }
     }
 

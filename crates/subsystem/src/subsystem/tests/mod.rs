@@ -1,6 +1,7 @@
 //! Operations and the directory, with members that acknowledge as the test says.
 
 mod answers;
+mod dynamic;
 mod operations;
 mod space;
 

@@ -1,0 +1,111 @@
+//! Dynamic controllers: one for each association of a host that comes over a network (Base 2.1,
+//! 3.1.2).
+//!
+//! Each has the namespaces of its *entrance*, a configured controller, and a host of its own. It is
+//! in no record, and nothing of it is kept when it leaves. Invariants: a dynamic controller has the
+//! attachments of its entrance at any time; an identifier is free again only when every operation
+//! of its last controller has ended, and is given again as late as possible.
+
+use super::{Member, OUTSTANDING_LIMIT, OUTSTANDING_LIMIT_DYNAMIC, Subsystem};
+use crate::allocated::Allocated;
+use crate::config::ConfigError;
+use crate::record::ControllerRecord;
+use crate::reservation::Host;
+use crate::set::{ControllerId, DYNAMIC_IDS, MAX_DYNAMIC_CONTROLLERS};
+
+/// The first identifier of a process. It differs from the last process's: a host that connects
+/// again may still have a controller with an identifier of that one, and Linux refuses two with
+/// the same.
+pub(super) fn first_id(process: u64) -> u16 {
+    let count = u64::from(DYNAMIC_IDS.end() - DYNAMIC_IDS.start()) + 1;
+    DYNAMIC_IDS.start() + (process % count) as u16
+}
+
+fn after(id: u16) -> u16 {
+    if id == *DYNAMIC_IDS.end() {
+        *DYNAMIC_IDS.start()
+    } else {
+        id + 1
+    }
+}
+
+impl Member {
+    /// The controller whose attachments it has.
+    pub(super) fn entrance(&self) -> ControllerId {
+        self.entrance.unwrap_or(self.id)
+    }
+
+    pub(super) fn outstanding_limit(&self) -> usize {
+        match self.entrance {
+            Some(_) => OUTSTANDING_LIMIT_DYNAMIC,
+            None => OUTSTANDING_LIMIT,
+        }
+    }
+}
+
+impl Subsystem {
+    /// Adds a dynamic controller, which has the namespaces of `entrance` until it leaves
+    /// ([`Subsystem::leave`]). The name is for the log.
+    ///
+    /// # Errors
+    /// The entrance is no configured controller that is served, or there are
+    /// [`MAX_DYNAMIC_CONTROLLERS`].
+    pub fn join_dynamic(
+        &mut self,
+        entrance: ControllerId,
+        name: &str,
+    ) -> Result<ControllerId, ConfigError> {
+        let is_served = |m: &Member| m.present && m.entrance.is_none();
+        if !self.member(entrance).is_some_and(is_served) {
+            return Err(ConfigError::NoEntrance(self.name.clone(), entrance.0));
+        }
+        let dynamic = self.members.iter().filter(|m| m.entrance.is_some());
+        if dynamic.count() >= MAX_DYNAMIC_CONTROLLERS {
+            return Err(ConfigError::TooManyDynamicControllers(self.name.clone()));
+        }
+        let id = self.take_dynamic_id();
+        self.add(Member {
+            entrance: Some(entrance),
+            ..Member::absent(ControllerRecord::new(name, id))
+        });
+        self.begin_service(id);
+        Ok(id)
+    }
+
+    /// The next identifier that is free: there are more than controllers.
+    fn take_dynamic_id(&mut self) -> ControllerId {
+        let mut id = self.next_dynamic;
+        while self.member(ControllerId(id)).is_some() {
+            id = after(id);
+        }
+        self.next_dynamic = after(id);
+        ControllerId(id)
+    }
+
+    /// The controller whose attachments a controller has: of a dynamic one its entrance, else
+    /// itself.
+    #[must_use]
+    pub fn entrance_of(&self, id: ControllerId) -> ControllerId {
+        self.member(id).map_or(id, Member::entrance)
+    }
+
+    /// Whether a controller has a namespace attached.
+    #[must_use]
+    pub fn is_attached(&self, namespace: &Allocated, id: ControllerId) -> bool {
+        namespace.attached.contains(self.entrance_of(id))
+    }
+
+    /// Forgets a dynamic controller that has left, as far as that is possible: its operations go
+    /// on, and its identifier and its rights are needed until they have ended.
+    pub(super) fn end_dynamic(&mut self, id: ControllerId) {
+        let left = |m: &&Member| !m.present && m.entrance.is_some();
+        let Some(member) = self.member(id).filter(left) else {
+            return;
+        };
+        let is_over = member.outstanding == 0;
+        self.forget_host(Host::Anonymous(id));
+        if is_over {
+            self.members.retain(|m| m.id != id);
+        }
+    }
+}
