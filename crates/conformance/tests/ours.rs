@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use conformance::{Bench, Miss, Options, Outcome, Selection};
 use controller::Controller;
-use controller::config::{ControllerConfig, DoorbellMode};
+use controller::config::{ControllerConfig, DoorbellMode, Interface};
 use driver::Doorbells;
 use loopback::InProcess;
 use media::{Dialect, Direct, FileIo, Medium, MediumKind, MediumSpec, ZoneLoss, ZoneSpec};
@@ -57,6 +57,7 @@ fn config(doorbells: DoorbellMode) -> ControllerConfig {
         doorbells,
         msix: true,
         intx: false,
+        interface: Interface::Pcie,
     }
 }
 

@@ -5,7 +5,7 @@
 //! that is the program's part.
 
 use memory::PAGE;
-use subsystem::number;
+use subsystem::{ControllerId, number};
 
 /// The most I/O queue pairs one controller offers.
 pub const MAX_IO_QUEUES: u16 = 64;
@@ -34,6 +34,32 @@ pub enum DoorbellMode {
     /// Every write is a message, and Doorbell Buffer Config is not offered.
     Trapped,
 }
+
+/// How hosts reach a controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Interface {
+    /// As a PCI function.
+    #[default]
+    Pcie,
+    /// In messages of a network.
+    Fabrics(Fabrics),
+}
+
+/// A controller over fabrics: a dynamic one, made for one association.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fabrics {
+    /// The configured controller whose namespaces it has.
+    pub entrance: ControllerId,
+    /// Bytes of data in a command capsule of an I/O queue: a multiple of 16, up to
+    /// [`MAX_IN_CAPSULE`].
+    pub in_capsule: u32,
+}
+
+/// The most bytes of data in a command capsule.
+pub const MAX_IN_CAPSULE: u32 = 64 << 10;
+
+/// IOCCSZ and IORCSZ count these bytes.
+pub(crate) const CAPSULE_UNIT: u32 = 16;
 
 /// One controller, as the operator wants it.
 #[derive(Clone, Debug)]
@@ -65,6 +91,8 @@ pub struct ControllerConfig {
     pub msix: bool,
     /// Whether the function has an interrupt pin (INTx).
     pub intx: bool,
+    /// How hosts reach it.
+    pub interface: Interface,
 }
 
 /// An invalid field of a [`ControllerConfig`], or the reason why the controller cannot be created.
@@ -86,6 +114,9 @@ pub enum ConfigError {
     /// The largest transfer is no power of two.
     #[error("max_transfer is {0}: write a power of two")]
     MaxTransfer(u32),
+    /// The data of a capsule is not a whole number of its units.
+    #[error("in_capsule is {0}: write a multiple of 16")]
+    InCapsule(u32),
     /// A field that a subsystem may have too, or the subsystem has no place for the controller.
     #[error(transparent)]
     Subsystem(#[from] subsystem::ConfigError),
@@ -135,7 +166,24 @@ impl ControllerConfig {
         if !self.max_transfer.is_power_of_two() {
             return Err(ConfigError::MaxTransfer(self.max_transfer));
         }
+        if let Interface::Fabrics(fabrics) = self.interface {
+            number("in_capsule", fabrics.in_capsule, 0, MAX_IN_CAPSULE)?;
+            if !fabrics.in_capsule.is_multiple_of(CAPSULE_UNIT) {
+                return Err(ConfigError::InCapsule(fabrics.in_capsule));
+            }
+        }
         Ok(())
+    }
+
+    /// Whether hosts reach it over a network.
+    #[must_use]
+    pub fn is_over_fabrics(&self) -> bool {
+        self.interface != Interface::Pcie
+    }
+
+    /// Whether Doorbell Buffer Config is offered.
+    pub(crate) fn has_doorbell_buffers(&self) -> bool {
+        self.doorbells == DoorbellMode::Unmapped && !self.is_over_fabrics()
     }
 
     /// Doorbell slots (u32 each) this controller reads: a tail and a head for the admin and each

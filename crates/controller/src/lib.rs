@@ -34,7 +34,7 @@ mod registers;
 pub mod sgl;
 pub mod state;
 
-pub use config::{ConfigError, ControllerConfig, DoorbellMode};
+pub use config::{ConfigError, ControllerConfig, DoorbellMode, Fabrics, Interface};
 pub use controller::{Controller, Failure, Interrupt, REACTOR_LOG, ReactorLog};
 #[cfg(feature = "crash")]
 pub use memory::own::crash;

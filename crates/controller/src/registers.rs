@@ -76,12 +76,15 @@ fn halves(register: u64) -> [u32; 2] {
 
 impl Registers {
     pub(crate) fn new(config: &ControllerConfig) -> Self {
+        // Over fabrics, an NVM Subsystem Reset of one host would end every other association, and
+        // weights are of queues that Connect made.
+        let over_fabrics = config.is_over_fabrics();
         let cap = Cap::new()
             .with_mqes_z(config.queue_depth - 1)
             .with_cqr(true)
-            .with_ams(AMS_WEIGHTED)
+            .with_ams(if over_fabrics { 0 } else { AMS_WEIGHTED })
             .with_to(READY_TIMEOUT)
-            .with_nssrs(true)
+            .with_nssrs(!over_fabrics)
             .with_css_nvm(true)
             .with_css_iocs(true)
             .with_crwms(true);
@@ -283,7 +286,7 @@ impl Registers {
             CC => self.write_cc(Cc::from(value)),
             // Cleared by writing one (Base 2.1, 3.1.4.6).
             CSTS if Csts::from(value).nssro() => self.csts.set_nssro(false),
-            NSSR if value == NSSR_MAGIC => self.subsystem_reset_wanted = true,
+            NSSR if value == NSSR_MAGIC && self.cap.nssrs() => self.subsystem_reset_wanted = true,
             // The admin queue may change only while the controller is disabled (Base 2.1, 3.1.4.8
             // to 3.1.4.10): what reads back is what is in use.
             AQA if !enabled => {

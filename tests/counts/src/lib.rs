@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use controller::flight::{TraceRings, TraceSpec, WatchSpec};
-use controller::{Controller, ControllerConfig, DoorbellMode};
+use controller::{Controller, ControllerConfig, DoorbellMode, Interface};
 use engine::{ControllerSlot, Engine, Mode};
 use media::{Channel, Direct, FileIo, Medium, MediumKind, MediumSpec};
 pub use mediated::{Direct as DirectDrive, Mediated};
@@ -450,6 +450,7 @@ fn config(doorbells: Doorbells) -> ControllerConfig {
         },
         msix: true,
         intx: false,
+        interface: Interface::Pcie,
     }
 }
 

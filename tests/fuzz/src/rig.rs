@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use controller::{Controller, ControllerConfig, DoorbellMode, Interrupt};
+use controller::{Controller, ControllerConfig, DoorbellMode, Interface, Interrupt};
 use engine::{ControllerSlot, Engine, Mode};
 use media::{Medium, MediumKind, MediumSpec};
 use memory::{
@@ -178,6 +178,7 @@ impl Rig {
             doorbells: mode,
             msix: true,
             intx: true,
+            interface: Interface::Pcie,
         };
         let doorbells = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
         let controller = Controller::new(config, doorbells.clone(), &mut subsystem).unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use controller::config::{ControllerConfig, DoorbellMode};
+use controller::config::{ControllerConfig, DoorbellMode, Interface};
 use controller::{Controller, Interrupt};
 use driver::{Device, DriverError};
 use engine::{ControllerSlot, Engine, Mode};
@@ -378,6 +378,7 @@ fn config(index: usize) -> ControllerConfig {
         doorbells: DoorbellMode::Mapped,
         msix: true,
         intx: false,
+        interface: Interface::Pcie,
     }
 }
 

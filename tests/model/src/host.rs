@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use controller::Controller;
-use controller::config::{ControllerConfig, DoorbellMode};
+use controller::config::{ControllerConfig, DoorbellMode, Interface};
 use driver::bus::Bus;
 use loopback::InProcess;
 use media::{Medium, MediumKind, MediumSpec};
@@ -466,6 +466,7 @@ fn bus() -> InProcess<media::Channel> {
         doorbells: DoorbellMode::Unmapped,
         msix: true,
         intx: false,
+        interface: Interface::Pcie,
     };
     let spec = MediumSpec {
         kind: MediumKind::Ram { size: 1 << 20 },

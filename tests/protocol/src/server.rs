@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use controller::controller::MigrateError;
-use controller::{Controller, ControllerConfig, DoorbellMode, Interrupt};
+use controller::{Controller, ControllerConfig, DoorbellMode, Interface, Interrupt};
 use engine::{ControllerSlot, Engine, Mode};
 use media::{Medium, MediumKind, MediumSpec};
 use memory::{DmaView, DoorbellPages, EventFd, Reach, Segment};
@@ -457,6 +457,7 @@ fn config(
         },
         msix: options.msix,
         intx: options.intx,
+        interface: Interface::Pcie,
     };
     (config, SubsystemConfig::with_namespaces(4, [namespace]))
 }

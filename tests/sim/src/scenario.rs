@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use controller::{Controller, ControllerConfig, DoorbellMode};
+use controller::{Controller, ControllerConfig, DoorbellMode, Interface};
 use engine::{Engine, EngineId, Mode};
 use media::ZoneSpec;
 use memory::DoorbellPages;
@@ -337,5 +337,6 @@ fn controller_config(id: usize, doorbells: Doorbells) -> ControllerConfig {
         },
         msix: true,
         intx: false,
+        interface: Interface::Pcie,
     }
 }

@@ -48,9 +48,9 @@ impl Controller {
             worked |= self.serve_admin(lanes, subsystem);
             // A lane answers most commands at once.
             worked |= self.take_events(lanes);
-            self.check_keep_alive();
             self.arbitrate(lanes);
         }
+        self.check_keep_alive();
         self.acknowledge(lanes, subsystem);
         self.keep_health(subsystem);
         self.rewatch();
@@ -62,7 +62,9 @@ impl Controller {
         if self.life.followed != self.life.number {
             self.life.followed = self.life.number;
             subsystem.controller_was_reset(self.id);
+            self.host_stays();
         }
+        self.introduce_host(subsystem);
         self.follow_sanitize(subsystem);
         let all_sets = self.registers.cc().css() == CommandSetSelected::ALL_SUPPORTED;
         if !self.attached.follow(self.id, all_sets, subsystem) {

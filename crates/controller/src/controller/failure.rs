@@ -25,7 +25,8 @@ pub enum Failure {
     /// The client's message framing is lost.
     #[error("the client violated the protocol: restart the client")]
     ClientLost,
-    /// The host did not send Keep Alive within the timeout that it had set.
+    /// The host did not send Keep Alive, or over fabrics anything, within the timeout that it had
+    /// set.
     #[error("the host sent no Keep Alive command within its Keep Alive Timeout")]
     KeepAlive,
     /// A medium could not be flushed at a shutdown.
@@ -113,6 +114,9 @@ pub enum RestoreError {
     /// A lane cannot go on.
     #[error(transparent)]
     Lane(#[from] lane::RestoreError),
+    /// It is dynamic: its association ended with the process.
+    #[error("a controller over fabrics ends with its process: let its host connect again")]
+    Dynamic,
     /// What was saved contradicts itself.
     #[error("the saved state of the controller is damaged: {0}")]
     Damaged(&'static str),

@@ -240,6 +240,7 @@ impl Controller {
                 self.doorbells.watch.heed(QueueName::Submission(0));
                 self.doorbells.watch.heed(QueueName::Completion(0));
                 self.features.reset(self.now);
+                self.apply_connect();
                 self.arbiter = self.new_arbiter();
                 self.restart_keep_alive();
                 self.check_health();
@@ -261,11 +262,9 @@ impl Controller {
         if !sets.contains(&cc.css()) {
             return Err(EnableError::CommandSet(cc.css().0));
         }
-        let offered = [
-            ArbitrationMechanism::ROUND_ROBIN,
-            ArbitrationMechanism::WEIGHTED_ROUND_ROBIN,
-        ];
-        if !offered.contains(&cc.ams()) {
+        let round_robin = cc.ams() == ArbitrationMechanism::ROUND_ROBIN;
+        let weighted = cc.ams() == ArbitrationMechanism::WEIGHTED_ROUND_ROBIN;
+        if !round_robin && !(weighted && self.registers.cap().ams() != 0) {
             return Err(EnableError::Arbitration(cc.ams().0));
         }
         // Zero is not set yet: a host may do that until it creates I/O queues (Base 2.1, 3.1.4.5).

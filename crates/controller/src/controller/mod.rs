@@ -16,6 +16,7 @@ mod attached;
 mod bus;
 mod doorbells;
 mod exchange;
+mod fabrics;
 mod failure;
 mod flights;
 mod flush;
@@ -45,6 +46,7 @@ use self::admin::{AdminSide, HealthState, IoQueues, temperature};
 use self::attached::Attached;
 use self::bus::Bus;
 use self::doorbells::{Doorbells, check_doorbells};
+use self::fabrics::Association;
 pub use self::failure::{EnableError, Failure, RestoreError};
 use self::flights::Flights;
 use self::flush::Flushes;
@@ -58,7 +60,7 @@ pub use self::restore::Left;
 use self::saved::Saved;
 pub use self::saved::{AdminState, AdminTail, ControllerState, WaitingKind, WaitingState};
 use crate::arbitration::Arbiter;
-use crate::config::{ConfigError, ControllerConfig};
+use crate::config::{ConfigError, ControllerConfig, Interface};
 use crate::counters::ReactorCounters;
 use crate::pci::ConfigEffect;
 use crate::registers::Registers;
@@ -68,7 +70,7 @@ use crate::registers::Registers;
 /// shutdown for up to 60 s.
 const FLUSH_DEADLINE_NS: u64 = 30_000_000_000;
 
-/// One NVMe controller: one PCI function.
+/// One NVMe controller: one PCI function, or the target of one association.
 #[derive(Debug)]
 pub struct Controller {
     pub(crate) config: ControllerConfig,
@@ -105,6 +107,8 @@ pub struct Controller {
     pub(crate) features: Features,
     pub(crate) logs: Logs,
     pub(crate) saved: Saved,
+    /// The host that has connected, of a controller over fabrics.
+    association: Option<Association>,
     pub(crate) health: HealthState,
     flights: Flights,
     pub(crate) news: News,
@@ -142,7 +146,12 @@ impl Controller {
         let vectors = config.vectors();
         let function = Function::new(&config, doorbells.len());
         let namespace_limit = subsystem.namespace_limit();
-        let id = subsystem.join(&config.name)?;
+        let id = match config.interface {
+            Interface::Pcie => subsystem.join(&config.name)?,
+            Interface::Fabrics(fabrics) => {
+                subsystem.join_dynamic(fabrics.entrance, &config.name)?
+            }
+        };
         let all = subsystem.take_table(id);
         let attached = Attached::new(&all, subsystem);
         let context = FeatureContext {
@@ -150,6 +159,7 @@ impl Controller {
             queues_exist: false,
             // Also those that a host has yet to ask for: what was saved for them is kept.
             namespaces: all,
+            over_fabrics: config.is_over_fabrics(),
             namespace_limit,
             warning_temperature: temperature::WARNING,
             now: Time(0),
@@ -182,6 +192,7 @@ impl Controller {
             features: Features::new(&kept.features, &context),
             logs: Logs::after(kept.health.error_log_entries),
             saved,
+            association: None,
             health: HealthState::powered_on(&kept.health),
             flights: Flights::default(),
             news: News::default(),

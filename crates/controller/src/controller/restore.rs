@@ -65,6 +65,9 @@ impl Controller {
             view,
             crashed,
         } = left;
+        if config.is_over_fabrics() {
+            return Err(RestoreError::Dynamic);
+        }
         let (saved, found) = Saved::adopt(file, subsystem.namespace_limit())?;
         let mut controller = Self::with_state(config, doorbells, subsystem, saved)?;
         controller.view = view;

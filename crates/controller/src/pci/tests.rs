@@ -2,7 +2,7 @@
 //! typed again here.
 
 use super::{BAR4_SIZE, CONFIG_SPACE, ConfigEffect, ConfigSpace, Mechanism, bar0_size, messages};
-use crate::config::{ControllerConfig, DoorbellMode};
+use crate::config::{ControllerConfig, DoorbellMode, Interface};
 
 /// A function with so many vectors, and a pin or none.
 fn with_vectors(vectors: u16, intx: bool) -> ConfigSpace {
@@ -24,6 +24,7 @@ fn of(vectors: u16, intx: bool, msix: bool) -> ConfigSpace {
         doorbells: DoorbellMode::Mapped,
         msix,
         intx,
+        interface: Interface::Pcie,
     };
     ConfigSpace::new(&config, 0x4000)
 }

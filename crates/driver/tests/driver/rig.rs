@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::Controller;
-use controller::config::{ControllerConfig, DoorbellMode};
+use controller::config::{ControllerConfig, DoorbellMode, Interface};
 use driver::{Device, DriverError, Options};
 use loopback::InProcess;
 use memory::{DmaView, DoorbellPages, Segment};
@@ -226,6 +226,7 @@ pub(crate) fn config(doorbells: DoorbellMode) -> ControllerConfig {
         doorbells,
         msix: true,
         intx: false,
+        interface: Interface::Pcie,
     }
 }
 

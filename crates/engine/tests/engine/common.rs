@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use controller::inspect::Look;
 use controller::queue::BellView;
-use controller::{Controller, ControllerConfig, DoorbellMode, Interrupt};
+use controller::{Controller, ControllerConfig, DoorbellMode, Interface, Interrupt};
 use engine::{ControllerSlot, Engine, EngineId, Mail, Mode};
 use memory::{
     Access, Buffer, ClientMappings, DmaMap, DmaView, DoorbellPages, HostCq, HostMemory, HostSq,
@@ -305,6 +305,7 @@ impl Rig {
             doorbells: mode,
             msix: true,
             intx: self.intx,
+            interface: Interface::Pcie,
         };
         let namespace = Namespace {
             nsid: 1,

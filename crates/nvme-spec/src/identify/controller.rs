@@ -8,6 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::power_state::PowerState;
 use crate::copy::CopyDescriptorFormats;
+use crate::fabrics::IdentifyFabrics;
 use crate::format::Fna;
 use crate::registers::Version;
 use crate::sanitize::Sanicap;
@@ -540,7 +541,7 @@ pub struct IdentifyController {
     /// Reserved.
     pub reserved_1024: [u8; 768],
     /// For NVMe over Fabrics.
-    pub fabrics: [u8; 256],
+    pub fabrics: IdentifyFabrics,
     /// Power State 0 to 31 Descriptors.
     pub psd: [PowerState; 32],
     /// Vendor Specific.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use api::config::{Config, Controller, Doorbells};
 use api::{ControllerChange, ControllerIdentity, Refusal, What};
-use controller::config::{ControllerConfig, DoorbellMode};
+use controller::config::{ControllerConfig, DoorbellMode, Interface};
 use engine::{Mode, SubsystemSlot};
 use media::Medium;
 use reactor::custody::{Locks, Place};
@@ -228,6 +228,7 @@ impl State {
             doorbells,
             msix: config.msix,
             intx: config.intx,
+            interface: Interface::Pcie,
         };
         Ok(NewController {
             keys,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use controller::Controller;
-use controller::config::{self, ControllerConfig, DoorbellMode};
+use controller::config::{self, ControllerConfig, DoorbellMode, Interface};
 use driver::key_value::{Dialect, Keys};
 use driver::program::{self, Command, Pace, Ran, Rules, Target, Worker};
 use driver::{Device, Doorbells, DriverError, Options, QueuePair};
@@ -172,6 +172,7 @@ fn bring_up(
         doorbells: DoorbellMode::Mapped,
         msix: true,
         intx: false,
+        interface: Interface::Pcie,
     };
     let pages = DoorbellPages::new(config.doorbell_slots()).map_err(Error::Memory)?;
     let pages = Arc::new(pages);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use controller::config::{ControllerConfig, DoorbellMode};
+use controller::config::{ControllerConfig, DoorbellMode, Interface};
 use controller::{Controller, config};
 use driver::{Device, Doorbells, Options};
 use engine::{Engine, Mode};
@@ -43,6 +43,7 @@ fn controller_config(queues: u16) -> ControllerConfig {
         doorbells: DoorbellMode::Mapped,
         msix: true,
         intx: false,
+        interface: Interface::Pcie,
     }
 }
 

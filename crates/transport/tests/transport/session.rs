@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use controller::{Controller, ControllerConfig, DoorbellMode};
+use controller::{Controller, ControllerConfig, DoorbellMode, Interface};
 use memory::DoorbellPages;
 use port::time::Time;
 use subsystem::{Subsystem, SubsystemConfig};
@@ -42,6 +42,7 @@ impl Rig {
             doorbells,
             msix: true,
             intx: false,
+            interface: Interface::Pcie,
         };
         let pages = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
         let (host, server) = UnixStream::pair().unwrap();

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use controller::{Controller, ControllerConfig, DoorbellMode, Interrupt};
+use controller::{Controller, ControllerConfig, DoorbellMode, Interface, Interrupt};
 use engine::tenants::{Budget, Cap, NamespaceKey, TenantFigures, TenantId, TenantSpec};
 use engine::{ControllerSlot, Engine, EngineId, Mode};
 use media::{Channel, Medium, MediumKind, MediumSpec};
@@ -501,5 +501,6 @@ fn config(number: usize) -> ControllerConfig {
         doorbells: DoorbellMode::Mapped,
         msix: true,
         intx: false,
+        interface: Interface::Pcie,
     }
 }

@@ -59,10 +59,13 @@ fn admin(opcode: AdminOpcode) -> CommandEffects {
 }
 
 /// The page of features. None changes user data or the data of Identify.
-pub(super) fn features(namespaces: &NamespaceTable) -> FeatureIdsSupportedAndEffectsLog {
+pub(super) fn features(
+    namespaces: &NamespaceTable,
+    over_fabrics: bool,
+) -> FeatureIdsSupportedAndEffectsLog {
     let mut log = FeatureIdsSupportedAndEffectsLog::new_zeroed();
     for (fid, entry) in (0..=u8::MAX).zip(&mut log.fids) {
-        if let Some(traits) = features::traits(FeatureId(fid), namespaces) {
+        if let Some(traits) = features::traits(FeatureId(fid), namespaces, over_fabrics) {
             let scope = if traits.namespace_specific {
                 NAMESPACE
             } else {

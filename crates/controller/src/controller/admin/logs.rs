@@ -297,6 +297,7 @@ pub(crate) struct LogSources<'a> {
     pub(crate) drives: &'a Drives,
     pub(crate) firmware_revision: &'a str,
     pub(crate) reservations: &'a Notifications,
+    pub(crate) over_fabrics: bool,
     /// The admin commands that are served.
     pub(crate) served: Vec<AdminOpcode>,
     /// The command sets that namespaces have beside NVM.
@@ -321,7 +322,8 @@ impl LogSources<'_> {
                 self.effects(request.csi)?.as_bytes().to_vec()
             }
             LogPageId::FEATURE_IDENTIFIERS_SUPPORTED_AND_EFFECTS => {
-                effects::features(self.namespaces).as_bytes().to_vec()
+                let log = effects::features(self.namespaces, self.over_fabrics);
+                log.as_bytes().to_vec()
             }
             LogPageId::LBA_STATUS_INFORMATION => lba_status().as_bytes().to_vec(),
             // No command of the management interface is served.

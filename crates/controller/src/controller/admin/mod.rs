@@ -45,7 +45,6 @@ pub(crate) use side::AdminSide;
 use subsystem::{Answer, NSID_NONE, Operation, Plan, Requester, Step, Subsystem, UNNAMED};
 
 use self::error_log::{LoggedCommand, LoggedError};
-use crate::config::DoorbellMode;
 use crate::controller::{Controller, DEADLINE_NS, Failure};
 use crate::lane::{LaneCommand, LaneTable, QueueName, Registration, ShadowSpec};
 use crate::queue::RingAbsent;
@@ -53,13 +52,18 @@ use crate::queue::RingAbsent;
 /// Admin commands served in one turn, so that a busy host leaves its neighbours their turn.
 const BATCH: u32 = 16;
 
-/// Every opcode that is served by every controller.
-const SUPPORTED: [AdminOpcode; 16] = [
+/// Opcodes of queues, which a host over fabrics has no use for: its transport, which plays the host
+/// of the controller, creates them when the host connects, and refuses these commands of the host.
+const QUEUES: [AdminOpcode; 4] = [
     AdminOpcode::DELETE_IO_SUBMISSION_QUEUE,
     AdminOpcode::CREATE_IO_SUBMISSION_QUEUE,
-    AdminOpcode::GET_LOG_PAGE,
     AdminOpcode::DELETE_IO_COMPLETION_QUEUE,
     AdminOpcode::CREATE_IO_COMPLETION_QUEUE,
+];
+
+/// Every other opcode that is served by every controller.
+const SUPPORTED: [AdminOpcode; 12] = [
+    AdminOpcode::GET_LOG_PAGE,
     AdminOpcode::IDENTIFY,
     AdminOpcode::ABORT,
     AdminOpcode::SET_FEATURES,
@@ -238,7 +242,8 @@ impl Controller {
             return Ok(Reply::Waits);
         }
         let opcode = sqe.admin_opcode();
-        if !self.served(subsystem).any(|served| served == opcode) {
+        let mut executed = QUEUES.into_iter().chain(self.served(subsystem));
+        if !executed.any(|executed| executed == opcode) {
             return Err(Status::INVALID_COMMAND_OPCODE);
         }
         sanitize::check(sqe, subsystem)?;
@@ -275,20 +280,23 @@ impl Controller {
         }
     }
 
-    /// The opcodes that are served.
+    /// The opcodes that are served to the host.
     pub(crate) fn served(
         &self,
         subsystem: &Subsystem,
     ) -> impl Iterator<Item = AdminOpcode> + use<> {
-        let unmapped = self.config.doorbells == DoorbellMode::Unmapped;
-        let buffers = unmapped.then_some(AdminOpcode::DOORBELL_BUFFER_CONFIG);
+        let buffers = self.config.has_doorbell_buffers();
+        let buffers = buffers.then_some(AdminOpcode::DOORBELL_BUFFER_CONFIG);
+        let queues = (!self.config.is_over_fabrics()).then_some(QUEUES);
         let management = [
             AdminOpcode::NAMESPACE_MANAGEMENT,
             AdminOpcode::NAMESPACE_ATTACHMENT,
         ];
         let managed = subsystem.has_namespace_management();
         let management = management.into_iter().filter(move |_| managed);
-        SUPPORTED.into_iter().chain(buffers).chain(management)
+        let queues = queues.into_iter().flatten();
+        let all = SUPPORTED.into_iter().chain(queues).chain(buffers);
+        all.chain(management)
     }
 
     /// Begins an operation that the subsystem decides on; the command completes with its answer.

@@ -36,6 +36,8 @@ pub(crate) struct AdminSide {
     pub(crate) next_name: u64,
     /// Since when the Keep Alive Timer runs, where it is active.
     pub(crate) keep_alive_from: Time,
+    /// When a turn found that it has expired, which a later one is to confirm.
+    pub(crate) keep_alive_late: Option<Time>,
 }
 
 impl AdminSide {
@@ -53,6 +55,7 @@ impl AdminSide {
             name: UNNAMED,
             next_name: first_name,
             keep_alive_from: Time(0),
+            keep_alive_late: None,
         }
     }
 

@@ -155,6 +155,8 @@ impl Controller {
             doorbells,
             msix,
             intx,
+            // Only PCI functions move.
+            interface: _,
         } = &self.config;
         let mut lines = format!(
             "subnqn {subnqn}\nserial {serial}\nmodel {model_number}\ncontroller id {}\nvendor \

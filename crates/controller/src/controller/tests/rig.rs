@@ -12,7 +12,7 @@ use port::{Channel, ChannelId, Channels, Done, MediumTraits};
 use subsystem::{Subsystem, SubsystemConfig};
 
 use super::keeper::Keeper;
-use crate::config::{ControllerConfig, DoorbellMode};
+use crate::config::{ControllerConfig, DoorbellMode, Interface};
 use crate::controller::{Controller, Interrupt, Left};
 use crate::lane::{Lane, LaneTable};
 
@@ -186,6 +186,7 @@ pub(super) fn config() -> ControllerConfig {
         doorbells: DoorbellMode::Unmapped,
         msix: true,
         intx: false,
+        interface: Interface::Pcie,
     }
 }
 

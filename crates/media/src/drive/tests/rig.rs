@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use controller::Controller;
-use controller::config::{ControllerConfig, DoorbellMode};
+use controller::config::{ControllerConfig, DoorbellMode, Interface};
 use driver::{Device, DriverError, Options};
 use loopback::InProcess;
 use memory::{
@@ -168,6 +168,7 @@ pub(super) fn bus(
         doorbells: DoorbellMode::Mapped,
         msix: true,
         intx: false,
+        interface: Interface::Pcie,
     };
     let pages = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
     let moody = Moody {

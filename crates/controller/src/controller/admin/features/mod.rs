@@ -15,8 +15,9 @@ use std::sync::Arc;
 use nvme_spec::command::{GetFeaturesCdw10, SetFeaturesCdw10};
 use nvme_spec::copy::CopyDescriptorFormats;
 use nvme_spec::features::{
-    Arbitration, AsynchronousEventConfiguration, FeatureId, HostBehaviorSupport,
-    InterruptCoalescing, NumberOfQueues, Select, SupportedCapabilities, Timestamp,
+    Arbitration, AsynchronousEventConfiguration, EXTENDED_HOST_IDENTIFIER_SIZE, FeatureId,
+    HostBehaviorSupport, InterruptCoalescing, NumberOfQueues, Select, SupportedCapabilities,
+    Timestamp,
 };
 use nvme_spec::reservation::ReservationNotificationMask;
 use nvme_spec::{NSID_ALL, Sqe, Status};
@@ -26,7 +27,7 @@ use subsystem::SavedFeatures;
 use unkept::Unkept;
 pub use values::FeatureValues;
 pub(crate) use values::Values;
-use values::host_identifier_len;
+use values::{host_identifier_len, keep_alive_rounded};
 
 use super::attached::volatile_cache;
 
@@ -39,6 +40,8 @@ pub(crate) struct FeatureContext {
     pub(crate) queues_exist: bool,
     /// The namespaces that are attached.
     pub(crate) namespaces: Arc<NamespaceTable>,
+    /// The controller is reached over a network.
+    pub(crate) over_fabrics: bool,
     /// The highest namespace id that is valid.
     pub(crate) namespace_limit: u32,
     /// WCTEMP of Identify Controller, in kelvins.
@@ -84,13 +87,25 @@ pub(crate) struct Traits {
     pub(crate) saveable: bool,
     /// Each namespace has a value of its own.
     pub(crate) namespace_specific: bool,
+    /// Set Features can change it.
+    pub(crate) changeable: bool,
 }
 
 /// The supported features and their properties. Without a volatile write cache, its feature does
-/// not exist (Base 2.1, 5.1.25.1.4).
-pub(crate) fn traits(fid: FeatureId, namespaces: &NamespaceTable) -> Option<Traits> {
+/// not exist (Base 2.1, 5.1.25.1.4). Over fabrics there are no interrupts, a host has the
+/// identifier that it connected with, and nothing is kept for the next association.
+pub(crate) fn traits(
+    fid: FeatureId,
+    namespaces: &NamespaceTable,
+    over_fabrics: bool,
+) -> Option<Traits> {
     let (saveable, namespace_specific) = match fid {
         FeatureId::VOLATILE_WRITE_CACHE if !volatile_cache(namespaces) => return None,
+        FeatureId::INTERRUPT_COALESCING | FeatureId::INTERRUPT_VECTOR_CONFIGURATION
+            if over_fabrics =>
+        {
+            return None;
+        }
         FeatureId::ARBITRATION
         | FeatureId::POWER_MANAGEMENT
         | FeatureId::TEMPERATURE_THRESHOLD
@@ -112,8 +127,9 @@ pub(crate) fn traits(fid: FeatureId, namespaces: &NamespaceTable) -> Option<Trai
         _ => return None,
     };
     Some(Traits {
-        saveable,
+        saveable: saveable && !over_fabrics,
         namespace_specific,
+        changeable: !(over_fabrics && fid == FeatureId::HOST_IDENTIFIER),
     })
 }
 
@@ -207,6 +223,12 @@ impl Features {
         mask.copied().unwrap_or_default().into()
     }
 
+    /// A host has connected with this identifier and Keep Alive Timeout.
+    pub(crate) fn connected(&mut self, host_id: &[u8; 16], keep_alive_ms: u32) {
+        self.current.set_host_identifier(host_id);
+        self.current.controller.keep_alive_ms = keep_alive_rounded(keep_alive_ms);
+    }
+
     /// Keep Alive Timeout in milliseconds; 0 is none.
     pub(crate) fn keep_alive_ms(&self) -> u32 {
         self.current.controller.keep_alive_ms
@@ -215,7 +237,7 @@ impl Features {
     /// Get Features.
     pub(crate) fn get(&self, sqe: &Sqe, context: &FeatureContext) -> Result<FeatureAnswer, Status> {
         let cdw10 = GetFeaturesCdw10::from(sqe.cdw10);
-        let traits = traits(cdw10.fid(), &context.namespaces);
+        let traits = traits(cdw10.fid(), &context.namespaces, context.over_fabrics);
         let traits = traits.ok_or(Status::INVALID_FIELD_IN_COMMAND)?;
         if cdw10.fid() == FeatureId::ERROR_RECOVERY && sqe.nsid == 0 {
             // See `Values::shared_error_recovery`.
@@ -223,6 +245,12 @@ impl Features {
             check_attached(sqe.nsid, context)?;
         } else if sqe.nsid != NSID_ALL && sqe.nsid > context.namespace_limit {
             return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
+        }
+        // Hosts over fabrics have identifiers of 128 bits alone.
+        let short = cdw10.fid() == FeatureId::HOST_IDENTIFIER
+            && host_identifier_len(sqe.cdw11.into()) != EXTENDED_HOST_IDENTIFIER_SIZE;
+        if context.over_fabrics && short && cdw10.sel() != Select::SUPPORTED_CAPABILITIES {
+            return Err(Status::INVALID_FIELD_IN_COMMAND);
         }
         match cdw10.sel() {
             Select::CURRENT => self.current.get(sqe, context),
@@ -232,7 +260,7 @@ impl Features {
                 dw0: SupportedCapabilities::new()
                     .with_saveable(traits.saveable)
                     .with_namespace_specific(traits.namespace_specific)
-                    .with_changeable(true)
+                    .with_changeable(traits.changeable)
                     .into(),
                 data: Vec::new(),
             }),
@@ -245,7 +273,11 @@ impl Features {
     pub(crate) fn check_set(sqe: &Sqe, context: &FeatureContext) -> Result<FeatureId, Status> {
         let cdw10 = SetFeaturesCdw10::from(sqe.cdw10);
         let fid = cdw10.fid();
-        let traits = traits(fid, &context.namespaces).ok_or(Status::INVALID_FIELD_IN_COMMAND)?;
+        let traits = traits(fid, &context.namespaces, context.over_fabrics);
+        let traits = traits.ok_or(Status::INVALID_FIELD_IN_COMMAND)?;
+        if !traits.changeable {
+            return Err(Status::COMMAND_SEQUENCE_ERROR);
+        }
         if cdw10.sv() && !traits.saveable {
             return Err(Status::FEATURE_IDENTIFIER_NOT_SAVEABLE);
         }

@@ -449,12 +449,19 @@ impl Values {
         &self.controller.host_identifier[..len]
     }
 
-    fn set_host_identifier(&mut self, data: &[u8]) {
+    pub(super) fn set_host_identifier(&mut self, data: &[u8]) {
         let identifier = &mut self.controller.host_identifier;
         identifier.fill(0);
         identifier[..data.len()].copy_from_slice(data);
         self.controller.host_identifier_extended = u32::from(data.len() == identifier.len());
     }
+}
+
+/// The Keep Alive Timeout of a Connect command, rounded up to the unit of KAS as far as that has a
+/// number.
+pub(super) fn keep_alive_rounded(ms: u32) -> u32 {
+    let rounded = ms.checked_next_multiple_of(KEEP_ALIVE_UNIT_MS);
+    rounded.unwrap_or(u32::MAX / KEEP_ALIVE_UNIT_MS * KEEP_ALIVE_UNIT_MS)
 }
 
 /// Bytes of the Host Identifier that Dword 11 speaks of (Base 2.1, 5.1.25.1.28).

@@ -32,7 +32,7 @@ pub(super) fn attached(
         return Err(Status::INVALID_FIELD_IN_COMMAND);
     }
     let namespace = named(nsid, subsystem)?.ok_or(Status::INVALID_FIELD_IN_COMMAND)?;
-    let has_it = |id: &ControllerId| namespace.attached.contains(*id);
+    let has_it = |id: &ControllerId| subsystem.is_attached(namespace, *id);
     Ok(list(from, subsystem.controllers().filter(has_it)))
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use nvme_spec::command::{IdentifyCdw10, IdentifyCdw11};
 use nvme_spec::copy::CopyDescriptorFormats;
-use nvme_spec::cqe::CQE_SIZE_LOG2;
+use nvme_spec::cqe::{CQE_SIZE, CQE_SIZE_LOG2};
 use nvme_spec::identify::controller::{
     Cmic, ControllerType, Ctratt, FlushBehavior, Frmw, Fuses, IdentifyController, Lpa, Oacs, Oaes,
     Oncs, QueueEntrySize, Sgls, Vwc,
@@ -19,7 +19,7 @@ use nvme_spec::identify::lists::{IoCommandSetVector, IoCommandSets, NamespaceIdL
 use nvme_spec::identify::{Cns, IDENTIFY_SIZE, IdentifyNvmController, ascii_field};
 use nvme_spec::opcode::Csi;
 use nvme_spec::registers::Version;
-use nvme_spec::sqe::SQE_SIZE_LOG2;
+use nvme_spec::sqe::{SQE_SIZE, SQE_SIZE_LOG2};
 use nvme_spec::{NSID_ALL, Sqe, Status};
 use port::namespace::NamespaceTable;
 use port::set::CommandSet;
@@ -33,7 +33,7 @@ use super::keep_alive::KAS;
 use super::sanitize::SANICAP;
 use super::{ABORT_LIMIT, firmware};
 use crate::arbitration::RECOMMENDED_BURST;
-use crate::config::DoorbellMode;
+use crate::config::{CAPSULE_UNIT, ControllerConfig, Fabrics, Interface};
 use crate::controller::Controller;
 
 /// RTD3E: a shutdown is bounded by the drain, 4 s, and the flush, 30 s, and some time between them;
@@ -65,7 +65,7 @@ pub(crate) fn identify(
         }
         Cns::NAMESPACE => {
             if let Some(n) = active(sqe.nsid, asked, subsystem)? {
-                fill(namespace::namespace(n, subsystem).as_bytes());
+                fill(namespace::namespace(n, asked, subsystem).as_bytes());
             }
         }
         Cns::ACTIVE_NAMESPACE_ID_LIST => fill(active_list(sqe.nsid, namespaces)?.as_bytes()),
@@ -97,7 +97,7 @@ pub(crate) fn identify(
         }
         Cns::NAMESPACE_INDEPENDENT => {
             if let Some(n) = active(sqe.nsid, asked, subsystem)? {
-                fill(namespace::independent(n, subsystem).as_bytes());
+                fill(namespace::independent(n, asked, subsystem).as_bytes());
             }
         }
         Cns::IO_COMMAND_SET => {
@@ -120,7 +120,7 @@ pub(crate) fn identify(
         }
         Cns::ALLOCATED_NAMESPACE => {
             if let Some(n) = allocated::named(sqe.nsid, subsystem)? {
-                fill(namespace::namespace(n, subsystem).as_bytes());
+                fill(namespace::namespace(n, asked, subsystem).as_bytes());
             }
         }
         Cns::IO_COMMAND_SET_ALLOCATED_NAMESPACE => {
@@ -130,7 +130,7 @@ pub(crate) fn identify(
         }
         Cns::ALLOCATED_NAMESPACE_INDEPENDENT => {
             if let Some(n) = allocated::named(sqe.nsid, subsystem)? {
-                fill(namespace::independent(n, subsystem).as_bytes());
+                fill(namespace::independent(n, asked, subsystem).as_bytes());
             }
         }
         Cns::NAMESPACE_CONTROLLER_LIST => {
@@ -154,7 +154,7 @@ fn active<'a>(
 ) -> Result<Option<&'a Allocated>, Status> {
     let found = allocated::named(nsid, subsystem)?;
     let shown = |n: &&Allocated| {
-        n.attached.contains(asked.id()) && n.is_shown(asked.attached.has_all_sets())
+        subsystem.is_attached(n, asked.id()) && n.is_shown(asked.attached.has_all_sets())
     };
     Ok(found.filter(shown))
 }
@@ -209,6 +209,11 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     c.rab = RECOMMENDED_BURST;
     c.ieee = [LOCAL_OUI[2], LOCAL_OUI[1], LOCAL_OUI[0]];
     c.cmic = Cmic::new().with_mctrs(subsystem.controllers().count() > 1);
+    if config.is_over_fabrics() {
+        // Each configured controller is at a port of its own.
+        let configured = subsystem.controllers().filter(|id| !id.is_dynamic());
+        c.cmic = c.cmic.with_mports(configured.count() > 1);
+    }
     c.mdts = config.mdts();
     c.cntlid = asked.id().0;
     c.ver = Version::V2_1;
@@ -217,6 +222,7 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     // Host Identifiers of 128 bits.
     c.ctratt = Ctratt::new()
         .with_hids(true)
+        .with_tbkas(config.is_over_fabrics())
         .with_ng(subsystem.has_namespace_management());
     c.cntrltype = ControllerType::IO;
     // An NVMe storage device (Base 2.1, figure 312, NVMSR).
@@ -227,7 +233,7 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
         .with_fwds(true)
         .with_nms(subsystem.has_namespace_management())
         .with_glss(true)
-        .with_dbcs(config.doorbells == DoorbellMode::Unmapped);
+        .with_dbcs(config.has_doorbell_buffers());
     c.acl_z = ABORT_LIMIT as u8 - 1;
     c.aerl_z = AERL_Z;
     c.frmw = Frmw::new().with_ffsro(true).with_nofs(firmware::SLOTS);
@@ -267,16 +273,32 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     c.vwc = Vwc::new()
         .with_vwcp(volatile_cache(namespaces))
         .with_fb(FlushBehavior::ALL_NAMESPACES);
-    // Byte aligned Data Blocks, Bit Buckets, and lists that are longer than the data.
-    c.sgls = Sgls::new()
-        .with_sglsupp(1)
-        .with_sbbds(true)
-        .with_slldts(true);
+    match config.interface {
+        // Byte aligned Data Blocks, Bit Buckets, and lists that are longer than the data.
+        Interface::Pcie => {
+            c.sgls = Sgls::new()
+                .with_sglsupp(1)
+                .with_sbbds(true)
+                .with_slldts(true);
+        }
+        Interface::Fabrics(fabrics) => over_fabrics(&mut c, config, fabrics),
+    }
     c.mnan = limit;
     let nqn = config.subnqn.as_bytes();
     c.subnqn[..nqn.len()].copy_from_slice(nqn);
     c.psd[0].mp = MAX_POWER;
     c
+}
+
+/// The part that only hosts over fabrics read. One descriptor describes the data: a place in the
+/// capsule, or a length that the transport moves. FCATT is 0: controllers are dynamic.
+fn over_fabrics(c: &mut IdentifyController, config: &ControllerConfig, fabrics: Fabrics) {
+    c.sgls = Sgls::new().with_sglsupp(1).with_saos(true).with_tsdbd(true);
+    c.maxcmd = config.queue_depth;
+    let capsule = SQE_SIZE as u32 + fabrics.in_capsule;
+    c.fabrics.ioccsz = capsule / CAPSULE_UNIT;
+    c.fabrics.iorcsz = CQE_SIZE as u32 / CAPSULE_UNIT;
+    c.fabrics.msdbd = 1;
 }
 
 /// The active namespaces with an id above `nsid` (Base 2.1, 5.1.13.2.2).

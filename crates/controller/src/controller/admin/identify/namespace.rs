@@ -12,6 +12,7 @@ use subsystem::{Allocated, Pool, Subsystem, identity};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::command::{COPY_BYTES, COPY_RANGE_BYTES, COPY_RANGES};
+use crate::controller::Controller;
 
 /// Every type of reservation, which persists where that is asked for; IEKEY as revision 1.3 and
 /// later define it.
@@ -52,6 +53,13 @@ fn fpi(nsid: u32, subsystem: &Subsystem) -> Fpi {
     Fpi::new().with_fpis(true).with_rfnvm(remaining)
 }
 
+/// Over fabrics every namespace is shared: each association has a controller with what its entrance
+/// has.
+fn nmic(allocated: &Allocated, asked: &Controller) -> Nmic {
+    let over_fabrics = asked.config().is_over_fabrics();
+    Nmic::new().with_shrns(allocated.shared || over_fabrics)
+}
+
 /// Identify Namespace.
 ///
 /// For a namespace without logical blocks the specification has Invalid I/O Command Set (NVM 1.1,
@@ -59,10 +67,14 @@ fn fpi(nsid: u32, subsystem: &Subsystem) -> Fpi {
 /// controller on an error, with the NVM namespaces beside it, and takes NCAP 0 for an inactive
 /// namespace. So what does not depend on blocks is answered, with the size in bytes as its own
 /// command set has it; LBADS is 0, which is the format of no block.
-pub(super) fn namespace(allocated: &Allocated, subsystem: &Subsystem) -> IdentifyNamespace {
+pub(super) fn namespace(
+    allocated: &Allocated,
+    asked: &Controller,
+    subsystem: &Subsystem,
+) -> IdentifyNamespace {
     let n = &allocated.namespace;
     let mut id = IdentifyNamespace::new_zeroed();
-    id.nmic = Nmic::new().with_shrns(allocated.shared);
+    id.nmic = nmic(allocated, asked);
     id.fpi = fpi(n.nsid, subsystem);
     id.rescap = rescap();
     id.nvmcap.set(allocated.len.into());
@@ -110,11 +122,12 @@ pub(super) fn common(pools: &[Pool]) -> IdentifyNamespace {
 /// I/O Command Set Independent Identify Namespace.
 pub(super) fn independent(
     allocated: &Allocated,
+    asked: &Controller,
     subsystem: &Subsystem,
 ) -> IdentifyNamespaceIndependent {
     let n = &allocated.namespace;
     let mut id = IdentifyNamespaceIndependent::new_zeroed();
-    id.nmic = Nmic::new().with_shrns(allocated.shared);
+    id.nmic = nmic(allocated, asked);
     id.fpi = fpi(n.nsid, subsystem);
     id.rescap = rescap();
     id.nsfeat = NsfeatIndependent::new().with_vwcnp(!n.traits.volatile_cache);

@@ -1,0 +1,91 @@
+//! The association of a controller over fabrics, as far as the controller knows it: the host that
+//! has connected, and the traffic that keeps it alive.
+//!
+//! The transport plays the host of the controller: it writes registers, creates the queues and
+//! copies commands and completions. It does NOT come here with sockets, capsules or the identifiers
+//! of its connections.
+
+use subsystem::Subsystem;
+
+use super::Controller;
+use super::lifecycle::Phase;
+
+/// A host that has connected.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Association {
+    host_id: [u8; 16],
+    keep_alive_ms: u32,
+    /// The subsystem does not know of it yet.
+    is_new: bool,
+    /// Bytes have come from the host since the last turn.
+    pub(super) heard: bool,
+}
+
+impl Controller {
+    /// A host has connected: its Host Identifier, and its Keep Alive Timeout in milliseconds, where
+    /// 0 is none. Once, before the first turn of a controller over fabrics. The Keep Alive Timer
+    /// runs from then on.
+    pub fn connect(&mut self, host_id: [u8; 16], keep_alive_ms: u32) {
+        debug_assert!(
+            self.config.is_over_fabrics(),
+            "no host connects to a PCI function"
+        );
+        self.association = Some(Association {
+            host_id,
+            keep_alive_ms,
+            is_new: true,
+            heard: true,
+        });
+        self.apply_connect();
+    }
+
+    /// Bytes have come from the host, on any of its connections: the Keep Alive Timer restarts with
+    /// the next turn (traffic based keep alive; Base 2.1, 3.9).
+    ///
+    /// A timer that has expired is looked at again by a turn at least 100 ms later before the
+    /// controller fails. So a thread that was stopped blames no host, if it reads the sockets of an
+    /// association at least once between two turns that are so far apart.
+    #[inline]
+    pub fn heard(&mut self) {
+        if let Some(association) = &mut self.association {
+            association.heard = true;
+        }
+    }
+
+    /// The values of features that Connect has set: a Controller Level Reset keeps them (Base 2.1,
+    /// 6.3).
+    pub(super) fn apply_connect(&mut self) {
+        if let Some(association) = self.association {
+            self.features
+                .connected(&association.host_id, association.keep_alive_ms);
+        }
+    }
+
+    /// Tells the subsystem who the host is.
+    pub(super) fn introduce_host(&mut self, subsystem: &mut Subsystem) {
+        let Some(association) = &mut self.association else {
+            return;
+        };
+        if std::mem::take(&mut association.is_new) {
+            subsystem.continue_host(self.id, &association.host_id);
+        }
+    }
+
+    /// Whether a host has connected and the controller is not enabled.
+    pub(super) fn waits_for_enable(&self) -> bool {
+        self.association.is_some() && self.life.phase == Phase::Disabled
+    }
+
+    /// Whether bytes have come since the last call.
+    pub(super) fn take_heard(&mut self) -> bool {
+        let association = self.association.as_mut();
+        association.is_some_and(|association| std::mem::take(&mut association.heard))
+    }
+
+    /// Of a reset: the host is the same.
+    pub(super) fn host_stays(&mut self) {
+        if let Some(association) = &mut self.association {
+            association.is_new = true;
+        }
+    }
+}
