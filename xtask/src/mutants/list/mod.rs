@@ -5,6 +5,7 @@ mod book;
 mod commands;
 mod consent;
 mod drives;
+mod fabrics;
 mod files;
 mod fuse;
 mod hosts;
@@ -51,6 +52,7 @@ const ALL: &[&[Mutation]] = &[
     commands::MUTATIONS,
     consent::MUTATIONS,
     drives::MUTATIONS,
+    fabrics::MUTATIONS,
     files::MUTATIONS,
     fuse::MUTATIONS,
     hosts::MUTATIONS,

@@ -141,7 +141,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "keep-alive",
         guard: "a host that falls silent loses its controller",
         file: "crates/controller/src/controller/admin/keep_alive.rs",
-        from: "            self.fail(Failure::KeepAlive);\n",
+        from: "        self.fail(Failure::KeepAlive);\n",
         to: "",
         test: unit(
             "controller",

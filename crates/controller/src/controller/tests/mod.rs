@@ -11,6 +11,7 @@ mod copy;
 mod doorbell_buffers;
 mod drives;
 mod events;
+mod fabrics;
 mod features;
 mod firmware;
 mod format;

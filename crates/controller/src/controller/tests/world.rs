@@ -57,18 +57,28 @@ fn nobody() -> Subsystem {
 impl World {
     /// Of so many hosts, all enabled, and two media of so many bytes, full of AAh.
     pub(super) fn new(hosts: usize, subsystem: SubsystemConfig, medium_bytes: u64) -> Self {
+        let config = |number| ControllerConfig {
+            name: format!("controller {number}"),
+            ..config()
+        };
+        Self::with((0..hosts).map(config), subsystem, medium_bytes)
+    }
+
+    /// As [`World::new`], of a host for each of these controllers.
+    pub(super) fn with(
+        configs: impl IntoIterator<Item = ControllerConfig>,
+        subsystem: SubsystemConfig,
+        medium_bytes: u64,
+    ) -> Self {
         let mut subsystem = Subsystem::new(subsystem).unwrap();
         subsystem.set_key(OwnerKey::subsystem(3));
         let mut rigs: Vec<Rig> = Vec::new();
-        for number in 0..hosts {
-            let config = ControllerConfig {
-                name: format!("controller {number}"),
-                ..config()
-            };
+        for config in configs {
             let mut rig = Rig::in_subsystem(config, std::mem::replace(&mut subsystem, nobody()));
             std::mem::swap(&mut rig.subsystem, &mut subsystem);
             rigs.push(rig);
         }
+        let hosts = rigs.len();
         let mut channels = Channels::new();
         for _ in 0..2 {
             let mut medium = TestMedium::new(medium_bytes as usize, Manner::Synchronous);
