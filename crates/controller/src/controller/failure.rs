@@ -53,9 +53,9 @@ pub enum EnableError {
         "CC.CSS is {0}: the only supported values are the NVM command set (0) and all command sets (6)"
     )]
     CommandSet(u8),
-    /// CC.AMS is neither 0 nor 1.
+    /// CC.AMS is neither 0 nor, where CAP.AMS offers that, 1.
     #[error(
-        "CC.AMS is {0}: only round robin (0) and weighted round robin with urgent priority class (1) are supported"
+        "CC.AMS is {0}: only round robin (0) is supported, and over PCIe weighted round robin with urgent priority class (1)"
     )]
     Arbitration(u8),
     /// CC.IOSQES is neither 6 nor unset.

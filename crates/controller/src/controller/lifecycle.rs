@@ -262,9 +262,12 @@ impl Controller {
         if !sets.contains(&cc.css()) {
             return Err(EnableError::CommandSet(cc.css().0));
         }
-        let round_robin = cc.ams() == ArbitrationMechanism::ROUND_ROBIN;
-        let weighted = cc.ams() == ArbitrationMechanism::WEIGHTED_ROUND_ROBIN;
-        if !round_robin && !(weighted && self.registers.cap().ams() != 0) {
+        let offered = match cc.ams() {
+            ArbitrationMechanism::ROUND_ROBIN => true,
+            ArbitrationMechanism::WEIGHTED_ROUND_ROBIN => self.registers.cap().ams() != 0,
+            _ => false,
+        };
+        if !offered {
             return Err(EnableError::Arbitration(cc.ams().0));
         }
         // Zero is not set yet: a host may do that until it creates I/O queues (Base 2.1, 3.1.4.5).
@@ -285,7 +288,12 @@ impl Controller {
         self.registers.set_fatal();
         if !self.life.warned.failure {
             self.life.warned.failure = true;
-            tracing::warn!(controller = self.config.name, %cause, "controller failed");
+            if self.config.is_over_fabrics() {
+                // A host may connect again and again to have it fail.
+                tracing::debug!(controller = self.config.name, %cause, "controller failed");
+            } else {
+                tracing::warn!(controller = self.config.name, %cause, "controller failed");
+            }
         }
         match self.life.phase {
             // The reset that goes on clears it.
