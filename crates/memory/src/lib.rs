@@ -5,7 +5,7 @@
 //!   ([`dma`](guest::dma)), and accessed in four ways only: data is copied ([`Segment`]), queue
 //!   entries are loaded and stored with their ordering ([`ring`](guest::ring)), doorbells are
 //!   single words ([`doorbell`](guest::doorbell)), and the kernel gets an address for its own I/O
-//!   ([`Segment::as_raw`]) or for a device's ([`vfio`]).
+//!   ([`Segment::as_raw`], [`socket`](guest::socket)) or for a device's ([`vfio`]).
 //!   [`written`](guest::written) logs the pages that are written.
 //! - [`own`]: memory of this process: anonymous or of a memfd, huge pages, and state that outlives
 //!   the process.

@@ -133,17 +133,36 @@ impl HostMemory {
     /// If `align` is no power of two.
     #[must_use]
     pub fn alloc(&self, len: usize, align: usize) -> Option<Buffer> {
+        let buffer = self.reserve(len, align)?;
+        buffer.zero();
+        Some(buffer)
+    }
+
+    /// As [`Self::alloc`], but the bytes are those that its last owner has left, or zeros. Pages
+    /// that are never touched use no memory.
+    ///
+    /// # Panics
+    /// If `align` is no power of two.
+    #[must_use]
+    pub fn reserve(&self, len: usize, align: usize) -> Option<Buffer> {
         assert!(align.is_power_of_two(), "an alignment is a power of two");
         let size = len.max(1).checked_next_multiple_of(GRAIN)?;
         let offset = self.free().take(size, align.max(GRAIN))?;
-        let buffer = Buffer {
+        Some(Buffer {
             memory: self.0.clone(),
             offset,
             len,
             size,
-        };
-        buffer.zero();
-        Some(buffer)
+        })
+    }
+
+    /// The address of a range.
+    ///
+    /// # Panics
+    /// If it does not lie inside.
+    #[inline]
+    pub(crate) fn at(&self, at: usize, len: usize) -> *mut u8 {
+        self.0.map.at(at, len)
     }
 
     /// Its address in this process and its length in bytes: for sharing it with a device.
@@ -185,6 +204,27 @@ impl HostMemory {
         let ours = self.0.map.at(at, bytes.len());
         // SAFETY: as in `Buffer::read_into`.
         unsafe { ptr::copy_nonoverlapping(ours, bytes.as_mut_ptr(), bytes.len()) };
+    }
+
+    /// Copies bytes into the memory, whose buffer they may be. They are not logged.
+    ///
+    /// # Panics
+    /// If it has fewer bytes.
+    #[inline]
+    pub fn write(&self, at: usize, bytes: &[u8]) {
+        let ours = self.0.map.at(at, bytes.len());
+        // SAFETY: as in `Buffer::read_into`.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), ours, bytes.len()) };
+    }
+
+    /// Sets `len` bytes from `at` on to zero. They are not logged.
+    ///
+    /// # Panics
+    /// If it has fewer bytes.
+    pub fn clear(&self, at: usize, len: usize) {
+        let ours = self.0.map.at(at, len);
+        // SAFETY: as in `Buffer::fill`.
+        unsafe { ptr::write_bytes(ours, 0, len) };
     }
 
     /// Copies `len` bytes from `at` on to the same place of another memory. The controller may
@@ -320,6 +360,16 @@ impl Buffer {
     /// Sets every byte to zero.
     pub fn zero(&self) {
         self.fill(0);
+    }
+
+    /// Gives its whole pages back to the system: their bytes read as zeros from then on. An error
+    /// of the system leaves them as they are.
+    pub fn discard(&self) {
+        let start = self.offset.next_multiple_of(PAGE as usize);
+        let end = (self.offset + self.len) / PAGE as usize * PAGE as usize;
+        if start < end {
+            let _ = self.memory.map.remove(start, end - start);
+        }
     }
 
     /// Brings a cache line near. `at` past the end does nothing.
@@ -501,6 +551,26 @@ mod tests {
         let mut bytes = [1; 4096];
         again.read_into(0, &mut bytes);
         assert_eq!(bytes, [0; 4096]);
+    }
+
+    #[test]
+    fn a_reserved_buffer_keeps_its_bytes_until_they_are_discarded() {
+        let memory = HostMemory::new(4 * 4096).unwrap();
+        memory.write(4000, &[7; 9000]);
+        let buffer = memory.reserve(3 * 4096 - 100, 4096).unwrap();
+        let byte = |at| {
+            let mut byte = [0];
+            memory.read(at, &mut byte);
+            byte[0]
+        };
+        assert_eq!(
+            (byte(4095), byte(4096), byte(8192), byte(12999)),
+            (7, 7, 7, 7)
+        );
+        buffer.discard();
+        assert_eq!((byte(4095), byte(8192)), (0, 7), "whole pages of its own");
+        memory.clear(8192, 10);
+        assert_eq!((byte(8201), byte(8202)), (0, 7));
     }
 
     #[test]

@@ -7,4 +7,5 @@ pub mod host;
 pub mod lost;
 pub mod mapping;
 pub mod ring;
+pub mod socket;
 pub mod written;
