@@ -136,6 +136,20 @@ impl Decoder {
         }
     }
 
+    /// As [`Decoder::received`], of so many bytes that the caller does not show: where no digest of
+    /// them follows.
+    ///
+    /// # Panics
+    /// The caller has received more, or a digest follows.
+    pub fn received_unseen(&mut self, len: u32) {
+        let State::Data { left, digest: None } = &mut self.state else {
+            panic!("data with a digest are shown");
+        };
+        *left = left
+            .checked_sub(len)
+            .expect("a caller receives no more than the data that are left");
+    }
+
     /// The header of the PDU at fault, as far as it came, after [`Decoder::step`] has returned a
     /// fault: a termination request carries it.
     pub fn at_fault(&self) -> &[u8] {
