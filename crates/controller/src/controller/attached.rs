@@ -5,6 +5,16 @@ use std::sync::Arc;
 use port::namespace::NamespaceTable;
 use subsystem::{ControllerId, Subsystem};
 
+use super::Controller;
+
+impl Controller {
+    /// The namespaces that its host reaches now.
+    #[must_use]
+    pub fn namespaces(&self) -> &Arc<NamespaceTable> {
+        &self.attached.table
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Attached {
     /// Those whose command set the host has.
