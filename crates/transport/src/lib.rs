@@ -1,4 +1,4 @@
-//! A host's access to a controller: the vfio-user server.
+//! A host's access to a controller: the vfio-user server and the NVMe/TCP target.
 //!
 //! A transport turns messages from a socket into calls of [`controller::Controller`], and the
 //! controller's interrupts into signals to the host. It belongs to the reactor that serves the
@@ -18,4 +18,5 @@
     clippy::disallowed_macros
 )]
 
+pub mod nvme_tcp;
 pub mod vfio_user;

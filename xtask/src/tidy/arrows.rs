@@ -230,7 +230,14 @@ pub(super) const ALLOWED: Table<'static> = &[
     ("trace-file", &["nvme-spec"]),
     (
         "transport",
-        &["controller", "memory", "nvme-spec", "port", "vfio-user"],
+        &[
+            "controller",
+            "memory",
+            "nvme-spec",
+            "nvme-tcp",
+            "port",
+            "vfio-user",
+        ],
     ),
     ("vfio-user", &[]),
     ("xtask", &["guest-rig", "vfio-user", "xtask-shared"]),
@@ -250,7 +257,7 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("driver", &["controller", "loopback", "port", "subsystem"]),
     ("engine", &["nvme-spec"]),
     ("media", &["controller", "loopback", "subsystem"]),
-    ("transport", &["subsystem"]),
+    ("transport", &["driver", "loopback", "media", "subsystem"]),
     ("tests-vm", &["guest-rig"]),
     (
         "nvmirage",

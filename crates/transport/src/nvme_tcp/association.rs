@@ -1,0 +1,724 @@
+//! One host: its controller, its admin queue and its I/O queues.
+//!
+//! I/O queues are made and deleted in the controller by commands of the association's own in the
+//! admin queue, one at a time:
+//!
+//! ```text
+//! Connect -> Create CQ -> Create SQ -> answered, open -> closed -> Delete SQ -> Delete CQ -> gone
+//! ```
+//!
+//! A reset of the controller ends all I/O queues at once; their memory is free when RDY is 0. The
+//! association ends with its admin connection, with the keep alive timer, or by its caller.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use controller::Controller;
+use memory::{Access, ClientMappings, DmaMap, HostMemory, Iova};
+use nvme_spec::command::{
+    CreateIoCqCdw11, CreateIoQueueCdw10, CreateIoSqCdw11, DeleteIoQueueCdw10, QueuePriority,
+};
+use nvme_spec::fabrics::{ConnectDw0, FabricsType};
+use nvme_spec::opcode::AdminOpcode;
+use nvme_spec::registers::{ACQ, AQA, ASQ, Aqa, CC, Cc, ShutdownStatus};
+use nvme_spec::{Cqe, Sqe, Status};
+use port::time::Time;
+
+use super::TargetConfig;
+use super::connect::{
+    ADMIN_DEPTH, HOSTID_OFFSET, HOSTNQN_OFFSET, Host, QID_OFFSET, Refusal, SQSIZE_OFFSET,
+};
+use super::connection::{Connection, End};
+use super::counters::Counters;
+use super::newcomer::{Arrival, Farewell};
+use super::properties;
+use super::queue::{Queue, Remains, Shared, memory_len};
+use super::rings::{BASE, PAGE};
+use super::slots::Slots;
+
+/// How long a Connect command waits while its queue identifier is in use: a host may open a queue
+/// again before the end of its last connection has been seen.
+const REUSE_NS: u64 = 100_000_000;
+/// Connections that close at a time; more are dropped at once.
+const LEAVING_MAX: usize = 16;
+/// How often commands are looked at that wait for their host.
+const CHECK_NS: u64 = 1_000_000_000;
+
+/// Result of a poll of an association.
+#[derive(Debug)]
+pub struct Polled {
+    /// There was something to do, and there may be more.
+    pub worked: bool,
+    /// Why the association is over, when it is: call [`Association::end`], and reset its controller.
+    pub ended: Option<End>,
+}
+
+/// A command of the association's own that is in flight, or is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    CreateCq,
+    CreateSq,
+    DeleteSq,
+    DeleteCq,
+}
+
+/// An I/O queue.
+#[derive(Debug)]
+enum Io {
+    /// The controller does not know all of it.
+    Making(Box<Queue>, Step),
+    Open(Box<Queue>),
+    /// It has no connection, and the controller still knows it.
+    Ending(Remains, Step),
+}
+
+/// One host.
+#[derive(Debug)]
+pub struct Association {
+    config: Arc<TargetConfig>,
+    host: Host,
+    cntlid: u16,
+    memory: HostMemory,
+    /// Kept for as long as the controller may use the memory.
+    _map: DmaMap,
+    _mappings: ClientMappings,
+    slots: Slots,
+    admin: Queue,
+    /// By queue identifier, from 1 on.
+    io: Box<[Option<Io>]>,
+    /// Arrivals whose queue identifier is in use, and until when they wait.
+    waiting: Vec<(Arrival, Time)>,
+    leaving: Vec<Farewell>,
+    /// The queue that the command of the association's own in flight is about.
+    own: Option<u16>,
+    /// CC.EN as it was seen last.
+    enabled: bool,
+    /// CSTS.RDY as it was seen last, without a shutdown.
+    ready: bool,
+    kato_ms: u32,
+    heard: Time,
+    check_at: Time,
+    changes: u64,
+    /// Connections that wanted to be polled for writing, one bit each.
+    wanting: u128,
+    counters: Counters,
+}
+
+impl Association {
+    /// A new host: answers its Connect command with the identifier of `controller`, which was just
+    /// made and has no other host.
+    ///
+    /// # Errors
+    /// There is no memory, or there are no more descriptors. The arrival is dropped.
+    pub fn new(arrival: Arrival, controller: &mut Controller, now: Time) -> io::Result<Self> {
+        let Arrival {
+            connection,
+            config,
+            connect,
+        } = arrival;
+        let queues = usize::from(config.queues);
+        let slot = (config.max_transfer as usize).next_multiple_of(PAGE);
+        let slots = usize::try_from(config.slots).unwrap_or(usize::MAX) / slot;
+        let slots = u16::try_from(slots.max(1)).unwrap_or(u16::MAX);
+        let len = memory_len(0, ADMIN_DEPTH, &config)
+            + queues * memory_len(1, config.queue_depth, &config)
+            + usize::from(slots) * slot;
+        let memory = HostMemory::new(len)?;
+        let none = || io::Error::from(io::ErrorKind::OutOfMemory);
+        let large = memory
+            .reserve(usize::from(slots) * slot, PAGE)
+            .ok_or_else(none)?;
+        let mut slots = Slots::new(large, slot, slots);
+        let mut admin = Queue::new(connection, &connect, &memory, &config).ok_or_else(none)?;
+        slots.expect(admin.capacity());
+        let mut mappings = ClientMappings::new();
+        let mapping = mappings
+            .map(memory.fd().try_clone_to_owned()?)
+            .map_err(io::Error::other)?;
+        let mut map = DmaMap::new(1);
+        map.map(
+            Iova(BASE),
+            memory.len() as u64,
+            Access::READ_WRITE,
+            Some((mapping, 0)),
+        )
+        .map_err(io::Error::other)?;
+        controller.set_view(map.view(), mappings.lost());
+        controller.connect(connect.host.id, connect.kato_ms);
+        let cntlid = controller.id().0;
+        admin.accept(ConnectDw0::new().with_cntlid(cntlid).into());
+        Ok(Self {
+            host: connect.host,
+            cntlid,
+            memory,
+            _map: map,
+            _mappings: mappings,
+            slots,
+            admin,
+            io: (0..queues).map(|_| None).collect(),
+            waiting: Vec::new(),
+            leaving: Vec::new(),
+            own: None,
+            enabled: false,
+            ready: false,
+            kato_ms: connect.kato_ms,
+            heard: now,
+            check_at: now + CHECK_NS,
+            changes: 0,
+            wanting: 0,
+            counters: Counters::default(),
+            config,
+        })
+    }
+
+    /// The identifier of its controller.
+    #[must_use]
+    pub fn cntlid(&self) -> u16 {
+        self.cntlid
+    }
+
+    /// Its host.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// I/O queues that are open.
+    #[must_use]
+    pub fn queues(&self) -> usize {
+        let is_open = |io: &&Option<Io>| matches!(io, Some(Io::Open(_)));
+        self.io.iter().filter(is_open).count()
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let mut counters = self.counters.clone();
+        for queue in self.open() {
+            counters.received += queue.connection.received;
+            counters.sent += queue.connection.sent;
+        }
+        counters
+    }
+
+    /// Takes the connection of an I/O queue that names this controller: it is answered when the
+    /// controller has made the queue, or refused.
+    pub fn join(&mut self, arrival: Arrival, controller: &mut Controller, now: Time) {
+        self.follow(controller);
+        match self.may_join(&arrival) {
+            Err(refusal) => self.leave(arrival.refuse(refusal, now)),
+            Ok(()) if self.io[place(arrival.qid())].is_some() => {
+                self.changes += 1;
+                self.waiting.push((arrival, now + REUSE_NS));
+            }
+            Ok(()) => self.make(arrival, now),
+        }
+    }
+
+    /// Whether an arrival may be an I/O queue of this host (Base 2.1, 6.3).
+    fn may_join(&self, arrival: &Arrival) -> Result<(), Refusal> {
+        if arrival.qid() == 0 || usize::from(arrival.qid()) > self.io.len() {
+            return Err(Refusal::Command(QID_OFFSET));
+        }
+        if arrival.host().nqn != self.host.nqn {
+            return Err(Refusal::Data(HOSTNQN_OFFSET));
+        }
+        if arrival.host().id != self.host.id {
+            return Err(Refusal::Data(HOSTID_OFFSET));
+        }
+        if !self.ready {
+            return Err(Refusal::Other(Status::COMMAND_SEQUENCE_ERROR));
+        }
+        let qid = arrival.qid();
+        if self.waiting.iter().any(|(other, _)| other.qid() == qid) {
+            return Err(Refusal::Other(Status::COMMAND_SEQUENCE_ERROR));
+        }
+        Ok(())
+    }
+
+    /// Begins to make the queue of an arrival, whose identifier is free.
+    fn make(&mut self, arrival: Arrival, now: Time) {
+        self.changes += 1;
+        let Arrival {
+            connection,
+            connect,
+            ..
+        } = arrival;
+        // The memory has room for every queue that the controller may have.
+        match Queue::new(connection, &connect, &self.memory, &self.config) {
+            Some(queue) => {
+                self.slots.expect(queue.capacity());
+                self.io[place(connect.qid)] = Some(Io::Making(Box::new(queue), Step::CreateCq));
+            }
+            None => tracing::debug!(target = self.config.name, ?now, "no memory for a queue"),
+        }
+    }
+
+    /// Reads sockets, gives commands to the controller and answers to the host. Due when a
+    /// connection is readable, or writable where that is wanted, at [`Self::next_deadline`], and
+    /// after a turn while it works.
+    pub fn poll(&mut self, controller: &mut Controller, now: Time) -> Polled {
+        let served = self.serve(controller, now);
+        self.note_wanting();
+        match served {
+            Ok(worked) => Polled {
+                worked,
+                ended: None,
+            },
+            Err(end) => Polled {
+                worked: true,
+                ended: Some(end),
+            },
+        }
+    }
+
+    fn serve(&mut self, controller: &mut Controller, now: Time) -> Result<bool, End> {
+        self.follow(controller);
+        let mut worked = self.read(controller, now)?;
+        worked |= self.execute_fabrics(controller);
+        worked |= self.retry(now);
+        self.leaving.retain_mut(|farewell| {
+            let over = farewell.poll(now);
+            self.changes += u64::from(over);
+            !over
+        });
+        self.grant(now);
+        worked |= self.submit(controller);
+        worked |= self.take(controller, now)?;
+        if now >= self.check_at {
+            self.check_at = now + CHECK_NS;
+            self.check(controller, now)?;
+        }
+        Ok(worked)
+    }
+
+    /// Takes completions and sends answers. Due after each turn of the controller that worked.
+    /// True where there was something.
+    pub fn drain(&mut self, controller: &mut Controller, now: Time) -> bool {
+        // An end is found again by the next poll.
+        let worked = self.take(controller, now).unwrap_or(true);
+        self.note_wanting();
+        worked
+    }
+
+    /// The connections with their queue identifiers, and whether each is to be polled for writing.
+    pub fn connections(&self) -> impl Iterator<Item = (u16, BorrowedFd<'_>, bool)> {
+        let of = |qid, connection| {
+            let connection: &Connection = connection;
+            (qid, connection.as_fd(), connection.is_blocked())
+        };
+        let io = (1..).zip(&self.io).filter_map(move |(qid, io)| match io {
+            Some(Io::Open(queue)) => Some(of(qid, &queue.connection)),
+            _ => None,
+        });
+        let leaving = self.leaving.iter();
+        let leaving = leaving.map(|farewell| (0, farewell.as_fd(), farewell.wants_write()));
+        std::iter::once(of(0, &self.admin.connection))
+            .chain(io)
+            .chain(leaving)
+    }
+
+    /// Grows whenever [`Self::connections`] has changed.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// When it must be polled although nothing happens.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        let waiting = self.waiting.iter().map(|(_, until)| *until);
+        let leaving = self.leaving.iter().map(Farewell::deadline);
+        let checks = self.kato_ms > 0 || self.open().any(Queue::has_deadline);
+        waiting
+            .chain(leaving)
+            .chain(checks.then_some(self.check_at))
+            .min()
+    }
+
+    /// Ends it: closes its connections. The caller resets the controller, and drops it when it is
+    /// quiet.
+    pub fn end(mut self, end: &End, now: Time) -> Vec<Farewell> {
+        let mut connection = self.admin.part(&mut self.slots).0;
+        if let End::Fault(fault) = end {
+            connection.terminate(*fault);
+        } else {
+            connection.forget();
+        }
+        self.leaving.push(Farewell::new(connection, now));
+        self.leaving
+    }
+
+    fn open(&self) -> impl Iterator<Item = &Queue> {
+        let io = self.io.iter().filter_map(|io| match io {
+            Some(Io::Open(queue)) => Some(&**queue),
+            _ => None,
+        });
+        std::iter::once(&self.admin).chain(io)
+    }
+
+    /// Sees what the controller has become.
+    fn follow(&mut self, controller: &Controller) {
+        let (cc, csts) = properties::state(controller);
+        if self.enabled && !cc.en() {
+            self.reset();
+        }
+        self.enabled = cc.en();
+        let shut = csts.shst() != ShutdownStatus::NORMAL_OPERATION;
+        self.ready = csts.rdy() && cc.en() && !csts.cfs() && !shut;
+        if !csts.rdy() && !cc.en() {
+            for io in &mut self.io {
+                if let Some(Io::Ending(..)) = io
+                    && let Some(Io::Ending(remains, _)) = io.take()
+                {
+                    remains.end(&mut self.slots);
+                }
+            }
+        }
+    }
+
+    /// The controller is reset: it forgets all commands, and I/O queues end.
+    fn reset(&mut self) {
+        self.own = None;
+        self.admin.forget(&mut self.slots);
+        for qid in 1..=self.config.queues {
+            if matches!(self.io[place(qid)], Some(Io::Making(..) | Io::Open(_))) {
+                self.lose(qid, &End::Reset, Time(0));
+            }
+        }
+    }
+
+    /// An I/O queue ends. The controller still knows it.
+    fn lose(&mut self, qid: u16, end: &End, now: Time) {
+        let (queue, step) = match self.io[place(qid)].take() {
+            Some(Io::Open(queue)) => (queue, Step::DeleteSq),
+            Some(Io::Making(queue, _)) => (queue, Step::DeleteCq),
+            other => {
+                self.io[place(qid)] = other;
+                return;
+            }
+        };
+        tracing::debug!(target = self.config.name, qid, %end, "a queue has ended");
+        *self.counters.ended.entry(end.name()).or_default() += 1;
+        self.counters.received += queue.connection.received;
+        self.counters.sent += queue.connection.sent;
+        let (mut connection, remains) = queue.part(&mut self.slots);
+        self.io[place(qid)] = Some(Io::Ending(remains, step));
+        self.changes += 1;
+        if let End::Fault(fault) = end {
+            connection.terminate(*fault);
+            self.leave(Farewell::new(connection, now));
+        }
+    }
+
+    fn leave(&mut self, farewell: Farewell) {
+        self.changes += 1;
+        if self.leaving.len() < LEAVING_MAX {
+            self.leaving.push(farewell);
+        }
+    }
+
+    /// Reads all connections.
+    fn read(&mut self, controller: &mut Controller, now: Time) -> Result<bool, End> {
+        let Self {
+            admin,
+            io,
+            slots,
+            counters,
+            config,
+            ready,
+            ..
+        } = self;
+        let mut shared = Shared {
+            slots,
+            counters,
+            namespaces: controller.namespaces(),
+            config,
+            ready: *ready,
+            now,
+        };
+        let mut heard = admin.read(&mut shared)?;
+        let mut lost = None;
+        for (qid, io) in (1u16..).zip(io) {
+            if let Some(Io::Open(queue)) = io {
+                match queue.read(&mut shared) {
+                    Ok(worked) => heard |= worked,
+                    // Others are read by the next poll.
+                    Err(end) => {
+                        lost = Some((qid, end));
+                        break;
+                    }
+                }
+            }
+        }
+        let worked = heard || lost.is_some();
+        if let Some((qid, end)) = lost {
+            self.lose(qid, &end, now);
+        }
+        if heard {
+            self.heard = now;
+            controller.heard();
+        }
+        Ok(worked)
+    }
+
+    /// Executes Fabrics commands of the admin queue.
+    fn execute_fabrics(&mut self, controller: &mut Controller) -> bool {
+        let mut worked = false;
+        while let Some((index, sqe)) = self.admin.next_fabrics() {
+            worked = true;
+            let result = if sqe.fabrics_type() == FabricsType::PROPERTY_GET {
+                properties::get(controller, &sqe)
+            } else {
+                self.set_property(controller, &sqe).map(|()| 0)
+            };
+            let (status, value) = match result {
+                Ok(value) => (Status::SUCCESSFUL_COMPLETION, value),
+                Err(status) => (status, 0),
+            };
+            let words = [(value & 0xffff_ffff) as u32, (value >> 32) as u32];
+            self.admin.answer(index, status, words);
+        }
+        worked
+    }
+
+    fn set_property(&mut self, controller: &mut Controller, sqe: &Sqe) -> Result<(), Status> {
+        let (offset, value) = properties::to_set(controller, sqe)?;
+        let (cc, _) = properties::state(controller);
+        if offset == CC && Cc::from(value).en() && !cc.en() {
+            self.admin.rings.reset();
+            let entries_z = self.admin.rings.entries() - 1;
+            let entries_z = u16::try_from(entries_z).expect("an admin queue is shorter");
+            let aqa = Aqa::new().with_asqs_z(entries_z).with_acqs_z(entries_z);
+            let (asq, acq) = self.admin.rings.addresses();
+            controller.bar_write(0, AQA, &u32::from(aqa).to_le_bytes());
+            controller.bar_write(0, ASQ, &asq.to_le_bytes());
+            controller.bar_write(0, ACQ, &acq.to_le_bytes());
+        }
+        controller.bar_write(0, offset, &value.to_le_bytes());
+        self.follow(controller);
+        Ok(())
+    }
+
+    /// Looks again at arrivals whose queue identifier was in use.
+    fn retry(&mut self, now: Time) -> bool {
+        let mut worked = false;
+        let mut at = 0;
+        while let Some((arrival, until)) = self.waiting.get(at) {
+            let free = self.io[place(arrival.qid())].is_none();
+            if !free && self.ready && now < *until {
+                at += 1;
+                continue;
+            }
+            let (arrival, _) = self.waiting.remove(at);
+            worked = true;
+            if free && self.ready {
+                self.make(arrival, now);
+            } else {
+                let refusal = Refusal::Other(Status::COMMAND_SEQUENCE_ERROR);
+                self.leave(arrival.refuse(refusal, now));
+            }
+        }
+        worked
+    }
+
+    /// Gives large slots to commands that wait for them.
+    fn grant(&mut self, now: Time) {
+        while let Some((waiter, slot)) = self.slots.grant() {
+            let queue = if waiter.qid == 0 {
+                Some(&mut self.admin)
+            } else {
+                match &mut self.io[place(waiter.qid)] {
+                    Some(Io::Open(queue)) => Some(&mut **queue),
+                    _ => None,
+                }
+            };
+            match queue {
+                Some(queue) => queue.grant(waiter.index, slot, now, &mut self.counters),
+                None => self.slots.give_back(slot),
+            }
+        }
+    }
+
+    /// Stores commands, and rings doorbells.
+    fn submit(&mut self, controller: &mut Controller) -> bool {
+        let mut worked = self.submit_own();
+        let namespaces = controller.namespaces().clone();
+        if self.ready {
+            worked |= self.admin.submit(controller, &self.slots, &namespaces);
+            for io in self.io.iter_mut().flatten() {
+                if let Io::Open(queue) = io {
+                    worked |= queue.submit(controller, &self.slots, &namespaces);
+                }
+            }
+        }
+        worked
+    }
+
+    /// Stores the next command of the association's own.
+    fn submit_own(&mut self) -> bool {
+        if !self.ready || self.own.is_some() {
+            return false;
+        }
+        for (qid, io) in (1u16..).zip(&self.io) {
+            let sqe = match io {
+                Some(Io::Making(queue, step)) => {
+                    let (sq, cq) = queue.rings.addresses();
+                    let entries_z = (queue.rings.entries() - 1) as u16;
+                    command(*step, qid, entries_z, (sq, cq))
+                }
+                Some(Io::Ending(_, step)) => command(*step, qid, 0, (0, 0)),
+                _ => continue,
+            };
+            self.admin.store_own(sqe);
+            self.own = Some(qid);
+            return true;
+        }
+        false
+    }
+
+    /// The command of the association's own has completed.
+    fn own_completed(&mut self, cqe: &Cqe, now: Time) {
+        let Some(qid) = self.own.take() else {
+            return;
+        };
+        let status = cqe.status.status();
+        let at = place(qid);
+        self.io[at] = match self.io[at].take() {
+            Some(Io::Making(queue, step)) if !status.is_success() => {
+                // The completion queue of a submission queue that is not there goes again.
+                let keeps = (step == Step::CreateSq).then_some(Step::DeleteCq);
+                let refusal = match status {
+                    Status::INVALID_QUEUE_IDENTIFIER => Refusal::Command(QID_OFFSET),
+                    Status::INVALID_QUEUE_SIZE => Refusal::Command(SQSIZE_OFFSET),
+                    status => Refusal::Other(status),
+                };
+                let (farewell, remains) = queue.refuse_connect(refusal, &mut self.slots, now);
+                self.leave(farewell);
+                match keeps {
+                    Some(step) => Some(Io::Ending(remains, step)),
+                    None => {
+                        remains.end(&mut self.slots);
+                        None
+                    }
+                }
+            }
+            Some(Io::Making(queue, Step::CreateCq)) => Some(Io::Making(queue, Step::CreateSq)),
+            Some(Io::Making(mut queue, _)) => {
+                queue.accept(ConnectDw0::new().with_cntlid(self.cntlid).into());
+                self.changes += 1;
+                Some(Io::Open(queue))
+            }
+            // Without its submission queue the completion queue can go, whatever the status is.
+            Some(Io::Ending(remains, Step::DeleteSq)) => Some(Io::Ending(remains, Step::DeleteCq)),
+            Some(Io::Ending(remains, _)) => {
+                remains.end(&mut self.slots);
+                None
+            }
+            other => other,
+        };
+    }
+
+    /// Takes completions, and sends what waits.
+    fn take(&mut self, controller: &mut Controller, now: Time) -> Result<bool, End> {
+        let mut own = None;
+        let mut worked = false;
+        if self.enabled {
+            worked |= self.admin.drain(&self.slots, &mut own);
+            if let Some(cqe) = own {
+                self.own_completed(&cqe, now);
+            }
+            for io in self.io.iter_mut().flatten() {
+                worked |= match io {
+                    Io::Open(queue) => queue.drain(&self.slots, &mut None),
+                    Io::Ending(remains, _) => remains.drain(controller),
+                    Io::Making(..) => false,
+                };
+            }
+        }
+        worked |= self.admin.send(&mut self.slots, now)?;
+        let mut lost = None;
+        for (qid, io) in (1u16..).zip(&mut self.io) {
+            if let Some(Io::Open(queue)) = io {
+                match queue.send(&mut self.slots, now) {
+                    Ok(sent) => worked |= sent,
+                    Err(end) => lost = Some((qid, end)),
+                }
+            }
+        }
+        if let Some((qid, end)) = lost {
+            self.lose(qid, &end, now);
+        }
+        Ok(worked || self.open().any(Queue::has_work))
+    }
+
+    /// Looks for what has taken too long.
+    fn check(&mut self, controller: &Controller, now: Time) -> Result<(), End> {
+        let silent = now.since(self.heard) >= u64::from(self.kato_ms) * 1_000_000;
+        if self.kato_ms > 0 && silent && properties::state(controller).1.cfs() {
+            return Err(End::KeepAlive);
+        }
+        self.admin.check(now)?;
+        for qid in 1..=self.config.queues {
+            if let Some(Io::Open(queue)) = &self.io[place(qid)]
+                && let Err(end) = queue.check(now)
+            {
+                self.lose(qid, &end, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes which connections are to be polled for writing.
+    fn note_wanting(&mut self) {
+        let mut wanting = 0;
+        for (bit, (_, _, wants)) in self.connections().enumerate().take(128) {
+            wanting |= u128::from(wants) << bit;
+        }
+        if wanting != self.wanting {
+            self.wanting = wanting;
+            self.changes += 1;
+        }
+    }
+}
+
+/// The place of a queue among the I/O queues.
+fn place(qid: u16) -> usize {
+    usize::from(qid) - 1
+}
+
+/// A command about a queue pair with one identifier, which completes without interrupts.
+fn command(step: Step, qid: u16, entries_z: u16, (sq, cq): (u64, u64)) -> Sqe {
+    let create = CreateIoQueueCdw10::new()
+        .with_qid(qid)
+        .with_qsize_z(entries_z);
+    let delete = DeleteIoQueueCdw10::new().with_qid(qid);
+    let (opcode, prp1, cdw10, cdw11) = match step {
+        Step::CreateCq => (
+            AdminOpcode::CREATE_IO_COMPLETION_QUEUE,
+            cq,
+            create.into(),
+            CreateIoCqCdw11::new().with_pc(true).into(),
+        ),
+        Step::CreateSq => (
+            AdminOpcode::CREATE_IO_SUBMISSION_QUEUE,
+            sq,
+            create.into(),
+            CreateIoSqCdw11::new()
+                .with_pc(true)
+                .with_qprio(QueuePriority::MEDIUM)
+                .with_cqid(qid)
+                .into(),
+        ),
+        Step::DeleteSq => (AdminOpcode::DELETE_IO_SUBMISSION_QUEUE, 0, delete.into(), 0),
+        Step::DeleteCq => (AdminOpcode::DELETE_IO_COMPLETION_QUEUE, 0, delete.into(), 0),
+    };
+    Sqe {
+        opcode: opcode.0,
+        prp1,
+        cdw10,
+        cdw11,
+        ..Sqe::default()
+    }
+}

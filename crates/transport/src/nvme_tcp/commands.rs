@@ -1,0 +1,161 @@
+//! The commands of a queue that are not over: one entry for each that its host may send.
+
+use nvme_spec::{Sqe, Status};
+use nvme_tcp::Transfer;
+use port::time::Time;
+
+use super::cids::Cids;
+use super::judge::Data;
+
+/// How far a command has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
+    /// The entry is free.
+    #[default]
+    Free,
+    /// Data of its capsule are to come.
+    Capsule,
+    /// It waits for a large slot.
+    Slot,
+    /// Data that an R2T has asked for are to come.
+    Data(Transfer),
+    /// Its data are there; the other half of its pair, or the data of that, are not.
+    Half,
+    /// It is to be stored in the ring.
+    Ready,
+    /// The controller has it.
+    Stored,
+    /// It is a Fabrics command, to be executed here.
+    Fabrics,
+    /// Its answer is on its way.
+    Answered,
+}
+
+/// Where the data of a command lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It has none.
+    #[default]
+    None,
+    /// In the small slot of its entry.
+    Small,
+    /// In this large slot.
+    Large(u16),
+}
+
+/// One command.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Command {
+    /// As it came.
+    pub(super) sqe: Sqe,
+    pub(super) state: State,
+    pub(super) data: Data,
+    pub(super) place: Place,
+    /// Counts the commands of this entry.
+    generation: u16,
+    /// The other half of its pair.
+    pub(super) partner: Option<u16>,
+    /// What it ends with, where that is known before the controller has it.
+    pub(super) status: Status,
+    /// Its identifier is in the table.
+    known: bool,
+    /// When its R2T was sent.
+    pub(super) since: Time,
+}
+
+/// Bits of a transfer tag that number an entry: a queue has 4,096 at most.
+const INDEX_BITS: u32 = 12;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Commands {
+    entries: Box<[Command]>,
+    free: Vec<u16>,
+    cids: Cids,
+}
+
+impl Commands {
+    /// Entries for so many commands.
+    pub(super) fn new(count: u16) -> Self {
+        debug_assert!(u32::from(count) <= 1 << INDEX_BITS);
+        Self {
+            entries: vec![Command::default(); usize::from(count)].into_boxed_slice(),
+            free: (0..count).rev().collect(),
+            cids: Cids::new(usize::from(count)),
+        }
+    }
+
+    /// How many there can be.
+    pub(super) fn capacity(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Takes an entry for a command. `None`: there is none.
+    pub(super) fn take(&mut self, sqe: &Sqe) -> Option<u16> {
+        let index = self.free.pop()?;
+        let known = self.cids.insert(sqe.cid, index);
+        let entry = &mut self.entries[usize::from(index)];
+        *entry = Command {
+            sqe: *sqe,
+            state: State::Fabrics,
+            generation: entry.generation.wrapping_add(1),
+            known,
+            ..Command::default()
+        };
+        Some(index)
+    }
+
+    /// Whether its identifier was not in use.
+    pub(super) fn is_known(&self, index: u16) -> bool {
+        self.entries[usize::from(index)].known
+    }
+
+    pub(super) fn get(&self, index: u16) -> &Command {
+        &self.entries[usize::from(index)]
+    }
+
+    pub(super) fn get_mut(&mut self, index: u16) -> &mut Command {
+        &mut self.entries[usize::from(index)]
+    }
+
+    /// The tag of the transfer of its data: the entry, and how often it was used.
+    pub(super) fn ttag(&self, index: u16) -> u16 {
+        index | self.get(index).generation << INDEX_BITS
+    }
+
+    /// The entry that a tag may be of.
+    pub(super) fn of_ttag(&mut self, ttag: u16) -> Option<(u16, &mut Command)> {
+        let index = ttag & ((1 << INDEX_BITS) - 1);
+        Some((index, self.entries.get_mut(usize::from(index))?))
+    }
+
+    /// The command with this identifier that the controller has.
+    pub(super) fn stored(&self, cid: u16) -> Option<u16> {
+        let index = self.cids.get(cid)?;
+        (self.get(index).state == State::Stored).then_some(index)
+    }
+
+    /// Its answer is on its way: the host may use its identifier again when it has come.
+    pub(super) fn answer(&mut self, index: u16) {
+        let entry = &mut self.entries[usize::from(index)];
+        entry.state = State::Answered;
+        if std::mem::take(&mut entry.known) {
+            self.cids.remove(entry.sqe.cid);
+        }
+    }
+
+    /// It is over; where its data lay.
+    pub(super) fn release(&mut self, index: u16) -> Place {
+        self.answer(index);
+        let entry = &mut self.entries[usize::from(index)];
+        entry.state = State::Free;
+        self.free.push(index);
+        std::mem::take(&mut entry.place)
+    }
+
+    /// Those that are not over.
+    pub(super) fn taken(&self) -> impl Iterator<Item = (u16, &Command)> {
+        let all = (0u16..).zip(&self.entries);
+        all.filter(|(_, command)| command.state != State::Free)
+    }
+}

@@ -1,0 +1,177 @@
+//! The Connect command (Base 2.1, 6.3): what of it can be judged without a controller.
+
+use nvme_spec::fabrics::{
+    CNTLID_DYNAMIC, CONNECT_DATA_SIZE, CONNECT_KATO_OFFSET, CONNECT_QID_OFFSET,
+    CONNECT_SQSIZE_OFFSET, ConnectAttributes, ConnectCdw10, ConnectCdw11, ConnectData, FabricsType,
+    InvalidParameterDw0, text_of,
+};
+use nvme_spec::opcode::AdminOpcode;
+use nvme_spec::sgl::{SglDescriptorSubType, SglDescriptorType};
+use nvme_spec::{Sqe, Status};
+use std::mem::offset_of;
+
+use super::TargetConfig;
+
+/// Entries of an admin queue at most.
+pub(super) const ADMIN_DEPTH: u16 = 128;
+/// Bytes of an NQN at most, without the zero behind it (Base 2.1, 4.7).
+const NQN_MAX: usize = 223;
+
+/// Who connects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Host NQN.
+    pub nqn: String,
+    /// Host Identifier.
+    pub id: [u8; 16],
+}
+
+/// Why a Connect command is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A field of the command, at this offset, is wrong.
+    Command(u16),
+    /// A field of the data, at this offset, is wrong.
+    Data(u16),
+    /// The identifier names no controller that has an admin queue of a host: its association may
+    /// just have ended.
+    Controller,
+    /// The host may not use the subsystem.
+    Host,
+    /// There is no controller for one more host now.
+    Busy,
+    /// Another status; the host may try again.
+    Other(Status),
+}
+
+impl Refusal {
+    /// Status, Dword 0, and whether the host is not to try again.
+    pub(super) fn answer(self) -> (Status, u32, bool) {
+        let parameter = |ipo, iattr| {
+            let dw0 = InvalidParameterDw0::new().with_ipo(ipo).with_iattr(iattr);
+            (Status::CONNECT_INVALID_PARAMETERS, u32::from(dw0))
+        };
+        match self {
+            Self::Command(offset) => {
+                let (status, dw0) = parameter(offset, false);
+                (status, dw0, true)
+            }
+            Self::Data(offset) => {
+                let (status, dw0) = parameter(offset, true);
+                (status, dw0, true)
+            }
+            Self::Controller => {
+                let (status, dw0) = parameter(CNTLID_OFFSET, true);
+                (status, dw0, false)
+            }
+            Self::Host => (Status::CONNECT_INVALID_HOST, 0, true),
+            Self::Busy => (Status::CONNECT_CONTROLLER_BUSY, 0, false),
+            Self::Other(status) => (status, 0, false),
+        }
+    }
+}
+
+/// Offset in bytes of CNTLID in the data.
+pub(super) const CNTLID_OFFSET: u16 = offset_of!(ConnectData, cntlid) as u16;
+/// Offset in bytes of HOSTID in the data.
+pub(super) const HOSTID_OFFSET: u16 = offset_of!(ConnectData, hostid) as u16;
+/// Offset in bytes of SUBNQN in the data.
+pub(super) const SUBNQN_OFFSET: u16 = offset_of!(ConnectData, subnqn) as u16;
+/// Offset in bytes of HOSTNQN in the data.
+pub(super) const HOSTNQN_OFFSET: u16 = offset_of!(ConnectData, hostnqn) as u16;
+/// Offset in bytes of QID in the command.
+pub(super) const QID_OFFSET: u16 = CONNECT_QID_OFFSET;
+/// Offset in bytes of SQSIZE in the command.
+pub(super) const SQSIZE_OFFSET: u16 = CONNECT_SQSIZE_OFFSET;
+
+/// A Connect command that is right in itself.
+#[derive(Clone, Debug)]
+pub(super) struct Connect {
+    pub(super) cid: u16,
+    pub(super) qid: u16,
+    /// Entries of the queue.
+    pub(super) entries: u16,
+    pub(super) attributes: ConnectAttributes,
+    pub(super) kato_ms: u32,
+    pub(super) cntlid: u16,
+    pub(super) host: Host,
+}
+
+/// What is known of a first command before its data are there: whether it can be a Connect.
+///
+/// # Errors
+/// The status that it ends with.
+pub(super) fn first(sqe: &Sqe, data: u32) -> Result<(), Status> {
+    let is_connect =
+        sqe.admin_opcode() == AdminOpcode::FABRICS && sqe.fabrics_type() == FabricsType::CONNECT;
+    if !is_connect {
+        return Err(Status::COMMAND_SEQUENCE_ERROR);
+    }
+    let sgl = sqe.sgl1();
+    let kind = (sgl.identifier.descriptor_type(), sgl.identifier.sub_type());
+    // Its data come in the capsule: there is no slot that an R2T could ask for data for.
+    if kind != (SglDescriptorType::DATA_BLOCK, SglDescriptorSubType::OFFSET) || data == 0 {
+        return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID);
+    }
+    if sgl.address != 0 {
+        return Err(Status::SGL_OFFSET_INVALID);
+    }
+    if sgl.length != data || data as usize != CONNECT_DATA_SIZE {
+        return Err(Status::DATA_SGL_LENGTH_INVALID);
+    }
+    if ConnectCdw10::from(sqe.cdw10).recfmt() != 0 {
+        return Err(Status::CONNECT_INCOMPATIBLE_FORMAT);
+    }
+    Ok(())
+}
+
+/// Judges a Connect command and its data.
+///
+/// # Errors
+/// Why it is refused.
+pub(super) fn judge(
+    sqe: &Sqe,
+    data: &ConnectData,
+    config: &TargetConfig,
+) -> Result<Connect, Refusal> {
+    let (cdw10, cdw11) = (ConnectCdw10::from(sqe.cdw10), ConnectCdw11::from(sqe.cdw11));
+    let (qid, sqsize_z) = (cdw10.qid(), cdw11.sqsize_z());
+    if qid > config.queues {
+        return Err(Refusal::Command(QID_OFFSET));
+    }
+    let depth = if qid == 0 {
+        ADMIN_DEPTH
+    } else {
+        config.queue_depth
+    };
+    if sqsize_z == 0 || sqsize_z >= depth {
+        return Err(Refusal::Command(SQSIZE_OFFSET));
+    }
+    if name(&data.subnqn) != Some(config.subnqn.as_str()) {
+        return Err(Refusal::Data(SUBNQN_OFFSET));
+    }
+    let nqn = name(&data.hostnqn).ok_or(Refusal::Data(HOSTNQN_OFFSET))?;
+    // The controllers of an entrance are dynamic.
+    if (qid == 0) != (data.cntlid == CNTLID_DYNAMIC) {
+        return Err(Refusal::Data(CNTLID_OFFSET));
+    }
+    Ok(Connect {
+        cid: sqe.cid,
+        qid,
+        entries: sqsize_z + 1,
+        attributes: cdw11.cattr(),
+        kato_ms: sqe.cdw12,
+        cntlid: data.cntlid,
+        host: Host {
+            nqn: nqn.to_owned(),
+            id: data.hostid,
+        },
+    })
+}
+
+const _: () = assert!(CONNECT_KATO_OFFSET == 48, "KATO is Dword 12");
+
+/// An NQN of a field: not empty, and not too long.
+fn name(field: &[u8]) -> Option<&str> {
+    text_of(field).filter(|name| !name.is_empty() && name.len() <= NQN_MAX)
+}

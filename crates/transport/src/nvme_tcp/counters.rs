@@ -1,0 +1,22 @@
+//! What an association has done, for metrics.
+
+use std::collections::BTreeMap;
+
+/// Sums since the association began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Bytes received.
+    pub received: u64,
+    /// Bytes sent.
+    pub sent: u64,
+    /// Commands that arrived.
+    pub commands: u64,
+    /// Commands that ended here with an error, and did not reach the controller.
+    pub refused: u64,
+    /// Data that came with a wrong digest.
+    pub digest_errors: u64,
+    /// Commands that had to wait for a large slot.
+    pub waited: u64,
+    /// Connections of queues that ended, by the name of their end.
+    pub ended: BTreeMap<&'static str, u64>,
+}

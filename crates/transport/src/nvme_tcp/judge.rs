@@ -1,0 +1,170 @@
+//! Whether a command may go to the controller, as far as its transport is concerned: its data
+//! pointer, their length and their direction (Base 2.1, 4.3.2 and 6.2; TCP 1.1, 3.3.2).
+
+use nvme_spec::command::get_log_page_numd_z;
+use nvme_spec::fabrics::FabricsType;
+use nvme_spec::lba_status::GetLbaStatusCdw12;
+use nvme_spec::opcode::{AdminOpcode, Csi, DataTransfer, NvmOpcode};
+use nvme_spec::sgl::{SglDescriptorSubType, SglDescriptorType};
+use nvme_spec::sqe::{Fuse, Psdt};
+use nvme_spec::zoned::ZonedOpcode;
+use nvme_spec::{Sqe, Status};
+use port::namespace::NamespaceTable;
+
+/// Sub type of the descriptor of data that travel beside the capsule (TCP 1.1, 3.3.2.1).
+const TRANSPORT: SglDescriptorSubType = SglDescriptorSubType(0xa);
+
+/// Bytes of data of an admin command at most, as far as a controller allows them.
+pub(super) const ADMIN_DATA: u32 = 1 << 20;
+/// Bytes of data of an admin command at most where its length is not a field of it.
+const ADMIN_PAGE: u32 = 4096;
+
+/// What a queue judges by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits<'a> {
+    /// Bytes that a command may move.
+    pub(super) max_transfer: u32,
+    /// Bytes of a small slot, which is what each half of a fused pair may have.
+    pub(super) small: u32,
+    /// Of an I/O queue, the namespaces; of an admin queue, nothing.
+    pub(super) namespaces: Option<&'a NamespaceTable>,
+    /// The controller serves commands.
+    pub(super) ready: bool,
+}
+
+/// A command's data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Data {
+    /// Bytes; 0 is none.
+    pub(super) len: u32,
+    /// They go to the host.
+    pub(super) to_host: bool,
+}
+
+/// Judges a command with `in_capsule` bytes of data in its capsule.
+///
+/// # Errors
+/// The status that it ends with.
+pub(super) fn judge(sqe: &Sqe, in_capsule: u32, limits: &Limits<'_>) -> Result<Data, Status> {
+    if sqe.admin_opcode() == AdminOpcode::FABRICS {
+        return fabrics(sqe, in_capsule, limits);
+    }
+    let is_admin = limits.namespaces.is_none();
+    if is_admin && OWN.contains(&sqe.admin_opcode()) {
+        return Err(Status::INVALID_COMMAND_OPCODE);
+    }
+    if !limits.ready {
+        return Err(Status::COMMAND_SEQUENCE_ERROR);
+    }
+    let data = data(sqe, in_capsule)?;
+    if data.len > limits.max_transfer {
+        return Err(Status::INVALID_FIELD_IN_COMMAND);
+    }
+    match limits.namespaces {
+        None => admin(sqe, data.len)?,
+        Some(namespaces) => {
+            if sqe.flags.fuse() != Fuse::NORMAL && data.len > limits.small {
+                return Err(Status::INVALID_FIELD_IN_COMMAND);
+            }
+            if blocks_len(sqe, namespaces).is_some_and(|len| len != u64::from(data.len)) {
+                return Err(Status::DATA_SGL_LENGTH_INVALID);
+            }
+        }
+    }
+    Ok(data)
+}
+
+/// Admin commands that are the transport's own: queues are made by Connect, and doorbells are not
+/// the host's.
+const OWN: [AdminOpcode; 5] = [
+    AdminOpcode::DELETE_IO_SUBMISSION_QUEUE,
+    AdminOpcode::CREATE_IO_SUBMISSION_QUEUE,
+    AdminOpcode::DELETE_IO_COMPLETION_QUEUE,
+    AdminOpcode::CREATE_IO_COMPLETION_QUEUE,
+    AdminOpcode::DOORBELL_BUFFER_CONFIG,
+];
+
+/// Fabrics commands: properties on the admin queue, and nothing else after Connect.
+fn fabrics(sqe: &Sqe, in_capsule: u32, limits: &Limits<'_>) -> Result<Data, Status> {
+    let is_admin = limits.namespaces.is_none();
+    match sqe.fabrics_type() {
+        FabricsType::CONNECT => Err(Status::COMMAND_SEQUENCE_ERROR),
+        FabricsType::PROPERTY_GET | FabricsType::PROPERTY_SET if is_admin => {
+            if in_capsule > 0 {
+                return Err(Status::INVALID_FIELD_IN_COMMAND);
+            }
+            Ok(Data::default())
+        }
+        _ => Err(Status::INVALID_COMMAND_OPCODE),
+    }
+}
+
+/// The data that a descriptor names.
+fn data(sqe: &Sqe, in_capsule: u32) -> Result<Data, Status> {
+    let direction = DataTransfer::of_opcode(sqe.opcode);
+    if ![Psdt::SGL_METADATA_BUFFER, Psdt::SGL_METADATA_SGL].contains(&sqe.flags.psdt()) {
+        return Err(Status::INVALID_FIELD_IN_COMMAND);
+    }
+    let sgl = sqe.sgl1();
+    let kind = (sgl.identifier.descriptor_type(), sgl.identifier.sub_type());
+    let in_its_capsule = (SglDescriptorType::DATA_BLOCK, SglDescriptorSubType::OFFSET);
+    let beside_it = (SglDescriptorType::TRANSPORT_DATA_BLOCK, TRANSPORT);
+    if in_capsule > 0 {
+        if kind != in_its_capsule || direction != DataTransfer::HostToController {
+            return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID);
+        }
+        // ICDOFF is 0.
+        if sgl.address != 0 {
+            return Err(Status::SGL_OFFSET_INVALID);
+        }
+        if sgl.length != in_capsule {
+            return Err(Status::DATA_SGL_LENGTH_INVALID);
+        }
+    } else if kind != beside_it {
+        return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID);
+    }
+    let to_host = match direction {
+        DataTransfer::None if sgl.length > 0 => return Err(Status::DATA_SGL_LENGTH_INVALID),
+        DataTransfer::None | DataTransfer::HostToController => false,
+        DataTransfer::ControllerToHost => true,
+        DataTransfer::Bidirectional => return Err(Status::INVALID_COMMAND_OPCODE),
+    };
+    Ok(Data {
+        len: sgl.length,
+        to_host,
+    })
+}
+
+/// Data of an admin command. A controller moves as much as the command says, to PRPs that are made
+/// for the length of the descriptor: both are the same.
+fn admin(sqe: &Sqe, len: u32) -> Result<(), Status> {
+    let own = match sqe.admin_opcode() {
+        AdminOpcode::IDENTIFY => Some(4096),
+        AdminOpcode::GET_LOG_PAGE => Some((u64::from(get_log_page_numd_z(sqe)) + 1) * 4),
+        AdminOpcode::GET_LBA_STATUS => {
+            Some((u64::from(GetLbaStatusCdw12::from(sqe.cdw12).mndw_z()) + 1) * 4)
+        }
+        // Never more than a page; what does not fit into it has no PRP.
+        _ => None,
+    };
+    match own {
+        Some(own) if own != u64::from(len) => Err(Status::DATA_SGL_LENGTH_INVALID),
+        Some(_) if len > ADMIN_DATA => Err(Status::INVALID_FIELD_IN_COMMAND),
+        None if len > ADMIN_PAGE => Err(Status::DATA_SGL_LENGTH_INVALID),
+        _ => Ok(()),
+    }
+}
+
+/// Bytes of the blocks that an I/O command moves, where it names so many. The controller checks
+/// other commands against their descriptor; Linux sends a page for one range of Dataset Management.
+pub(super) fn blocks_len(sqe: &Sqe, namespaces: &NamespaceTable) -> Option<u64> {
+    const APPEND: u8 = ZonedOpcode::ZONE_APPEND.0;
+    let namespace = namespaces.get(sqe.nsid)?;
+    let moves = match sqe.nvm_opcode() {
+        NvmOpcode::READ | NvmOpcode::WRITE | NvmOpcode::COMPARE => namespace.has_blocks(),
+        NvmOpcode(APPEND) => namespace.csi() == Csi::ZONED_NAMESPACE,
+        _ => false,
+    };
+    let count = u64::from(sqe.cdw12 & 0xffff) + 1;
+    moves.then(|| count << namespace.lba_shift)
+}

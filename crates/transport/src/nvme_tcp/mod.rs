@@ -1,0 +1,77 @@
+//! The NVMe/TCP target: hosts that reach a controller over sockets.
+//!
+//! [`Newcomer`] is a connection that has not sent a whole Connect command, [`Arrival`] one whose
+//! Connect is there, and [`Association`] one host: its admin queue, its I/O queues and their
+//! connections. [`Farewell`] is a connection that is to close. The reading order is `connection`
+//! (bytes), `connect` (the Connect command), `commands` and `judge` (one command), `queue` (one
+//! queue), `association` (one host).
+//!
+//! An association is the host of an ordinary controller: it has private memory, which the
+//! controller sees as its host's, with the rings of all queues and with slots for data. A command
+//! that arrived becomes an entry of a private submission queue, and an entry of a private completion
+//! queue becomes an answer. The controller knows nothing of sockets.
+//!
+//! Invariants:
+//! - Nothing here blocks, reads a clock, or allocates or logs per command.
+//! - Everything that a host sends is checked before it is stored: a fault of a command is its
+//!   status, a fault of the framing ends its connection.
+//! - Memory is bounded: a newcomer has [`NEWCOMER_INPUT`] bytes; an association has one input of
+//!   [`INPUT`] bytes for each queue, its rings, a small slot for each entry of a queue, and at most
+//!   [`TargetConfig::slots`] bytes of large slots. Pages are used when data first come there.
+//! - A large slot is never waited for by a command that has one, so waiting ends.
+//!
+//! What it does not do: no authentication, no TLS, no discovery, and no listening socket.
+
+mod association;
+mod cids;
+mod commands;
+mod connect;
+mod connection;
+mod counters;
+mod judge;
+mod newcomer;
+mod properties;
+mod queue;
+mod rings;
+mod slots;
+
+pub use self::association::{Association, Polled};
+pub use self::connect::{Host, Refusal};
+pub use self::connection::{End, INPUT, NEWCOMER_INPUT};
+pub use self::counters::Counters;
+pub use self::newcomer::{Arrival, Farewell, Newcomer, Progress};
+pub use nvme_spec::tcp::Digests;
+
+/// What the associations of one entrance have in common.
+#[derive(Clone, Debug)]
+pub struct TargetConfig {
+    /// Name in the log.
+    pub name: String,
+    /// NVM Subsystem NQN.
+    pub subnqn: String,
+    /// I/O queues of a host at most, as its controller has them.
+    pub queues: u16,
+    /// Entries of an I/O queue at most, as its controller has them.
+    pub queue_depth: u16,
+    /// Bytes that one command may move, as its controller has them.
+    pub max_transfer: u32,
+    /// Bytes of data in a command capsule of an I/O queue at most.
+    pub in_capsule: u32,
+    /// Digests that may be used.
+    pub digests: Digests,
+    /// When data to a host stand for the completion of their command.
+    pub success: Success,
+    /// Bytes of large data slots of one association at most; one slot is there in any case.
+    pub slots: u64,
+}
+
+/// When data to a host stand for the completion of their command, which then has no response
+/// capsule (TCP 1.1, 3.3.2.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Success {
+    /// Where the host has disabled SQ flow control: a response would only carry the head.
+    #[default]
+    AsSpecified,
+    /// For every command that succeeded with a Dword 0 of 0.
+    Always,
+}

@@ -1,0 +1,360 @@
+//! Connections that are no queue's: before their Connect command is there, and when they close.
+//!
+//! Any process that reaches the port can connect. Until its Connect command is there a newcomer
+//! costs a descriptor and [`NEWCOMER_INPUT`] bytes, has no controller, and ends after a bound.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use nvme_spec::cqe::StatusField;
+use nvme_spec::fabrics::{CONNECT_DATA_SIZE, ConnectData};
+use nvme_spec::{Cqe, Sqe, Status};
+use nvme_tcp::{Encoder, Event, Head, Offer};
+use port::time::Time;
+use zerocopy::FromBytes;
+
+use super::TargetConfig;
+use super::connect::{self, Connect, Host, Refusal};
+#[cfg(doc)]
+use super::connection::NEWCOMER_INPUT;
+use super::connection::{Connection, End, Pdu};
+
+/// How long a newcomer may take for its ICReq, from its accept. The Linux host sends it at once.
+const IC_NS: u64 = 5_000_000_000;
+/// How long it may take for its Connect command, from its ICReq. The Linux host opens all
+/// connections of an association before it connects the I/O queues.
+const CONNECT_NS: u64 = 5_000_000_000;
+/// How long a connection may take to read its last answer and to close.
+const FAREWELL_NS: u64 = 2_000_000_000;
+/// Receives of a newcomer in one poll.
+const RECEIVES: usize = 4;
+
+/// What a newcomer has come to.
+#[derive(Debug)]
+pub enum Progress {
+    /// It waits for more.
+    Waits,
+    /// It is to be dropped.
+    Ended(End),
+    /// Its Connect command is there, right or wrong: see [`Newcomer::arrive`].
+    Connects,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// No ICReq was there.
+    Silent,
+    /// No whole Connect was there.
+    Agreed,
+    /// The command is there, and of its data so many bytes.
+    Connecting {
+        sqe: Sqe,
+        data: Box<[u8; CONNECT_DATA_SIZE]>,
+        have: usize,
+        /// What it ends with, whatever its data are.
+        status: Status,
+    },
+    /// It is there, with its data.
+    Arrived {
+        sqe: Sqe,
+        connect: Result<Connect, Refusal>,
+    },
+}
+
+/// A connection that has not sent a whole Connect command.
+#[derive(Debug)]
+pub struct Newcomer {
+    connection: Connection,
+    config: Arc<TargetConfig>,
+    stage: Stage,
+    since: Time,
+}
+
+impl Newcomer {
+    /// Takes a connection that was accepted at `now`.
+    ///
+    /// # Errors
+    /// It cannot be made non-blocking.
+    pub fn new(stream: OwnedFd, config: Arc<TargetConfig>, now: Time) -> io::Result<Self> {
+        Ok(Self {
+            connection: Connection::new(stream)?,
+            config,
+            stage: Stage::Silent,
+            since: now,
+        })
+    }
+
+    /// Reads until its Connect command is there. Due when the socket is readable, or writable and
+    /// [`Self::wants_write`], and at [`Self::deadline`].
+    pub fn poll(&mut self, now: Time) -> Progress {
+        match self.serve(now) {
+            Err(end) => Progress::Ended(end),
+            Ok(()) if matches!(self.stage, Stage::Arrived { .. }) => Progress::Connects,
+            Ok(()) if now >= self.deadline() => Progress::Ended(End::Silent),
+            Ok(()) => Progress::Waits,
+        }
+    }
+
+    /// When it must have got further.
+    #[must_use]
+    pub fn deadline(&self) -> Time {
+        match self.stage {
+            Stage::Silent => self.since + IC_NS,
+            _ => self.since + CONNECT_NS,
+        }
+    }
+
+    /// Whether it is to be polled for writing.
+    #[must_use]
+    pub fn wants_write(&self) -> bool {
+        self.connection.is_blocked()
+    }
+
+    fn serve(&mut self, now: Time) -> Result<(), End> {
+        self.connection.send(now, |_| ())?;
+        for _ in 0..RECEIVES {
+            if matches!(self.stage, Stage::Arrived { .. }) || !self.connection.receive()? {
+                break;
+            }
+            let mut input = std::mem::take(&mut self.connection.input);
+            let mut bytes = input.bytes();
+            let decoded = self.decode(&mut bytes, now);
+            let left = bytes.len();
+            input.keep(left);
+            self.connection.input = input;
+            if let Err(End::Fault(fault)) = &decoded {
+                self.connection.terminate(*fault);
+            }
+            self.connection.send(now, |_| ())?;
+            decoded?;
+        }
+        Ok(())
+    }
+
+    /// Takes events until the command is there; what stands behind it stays.
+    fn decode(&mut self, bytes: &mut &[u8], now: Time) -> Result<(), End> {
+        while !matches!(self.stage, Stage::Arrived { .. })
+            && let Some(event) = self.connection.decoder.step(bytes)?
+        {
+            match event {
+                Event::IcReq(request) => {
+                    let offer = Offer {
+                        digests: self.config.digests,
+                        alignment_z: 0,
+                        max_h2c_data: self.config.max_transfer,
+                        max_r2t_z: 0,
+                    };
+                    let (response, agreement) = offer.answer(&request)?;
+                    self.connection.decoder.agree(agreement);
+                    self.connection.agree(Encoder::new(agreement));
+                    let head = Head::from(&response);
+                    self.connection.push(Pdu::bare(head, None));
+                    self.stage = Stage::Agreed;
+                    self.since = now;
+                }
+                Event::Capsule { sqe, data } => {
+                    let status = match connect::first(&sqe, data) {
+                        Ok(()) => Status::SUCCESSFUL_COMPLETION,
+                        Err(status) => status,
+                    };
+                    self.stage = if data == 0 {
+                        let connect = Err(Refusal::Other(status));
+                        Stage::Arrived { sqe, connect }
+                    } else {
+                        Stage::Connecting {
+                            sqe,
+                            data: Box::new([0; CONNECT_DATA_SIZE]),
+                            have: 0,
+                            status,
+                        }
+                    };
+                }
+                Event::Data(piece) => {
+                    if let Stage::Connecting { data, have, .. } = &mut self.stage {
+                        // Of data that are too long the command is refused in any case.
+                        let room = &mut data[(*have).min(CONNECT_DATA_SIZE)..];
+                        let len = piece.len().min(room.len());
+                        room[..len].copy_from_slice(&piece[..len]);
+                        *have += piece.len();
+                    }
+                }
+                Event::DataEnd { intact } => {
+                    if let Stage::Connecting {
+                        sqe, data, status, ..
+                    } = &self.stage
+                    {
+                        let connect = if !status.is_success() {
+                            Err(Refusal::Other(*status))
+                        } else if !intact {
+                            Err(Refusal::Other(Status::TRANSIENT_TRANSPORT_ERROR))
+                        } else {
+                            let data = ConnectData::ref_from_bytes(&data[..])
+                                .expect("it has the length of its type, and any alignment");
+                            connect::judge(sqe, data, &self.config)
+                        };
+                        let sqe = *sqe;
+                        self.stage = Stage::Arrived { sqe, connect };
+                    }
+                }
+                Event::Terminated { fes, fei } => return Err(End::Terminated { fes, fei }),
+                Event::H2cData(header) => {
+                    return Err(nvme_tcp::Fault::TransferTag(header.ttag).into());
+                }
+                Event::IcResp(_) | Event::Response(_) | Event::C2hData(_) | Event::R2t(_) => {
+                    unreachable!("a decoder of a controller takes none of them")
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The arrival, after [`Progress::Connects`]. One that is wrong in itself is refused.
+    ///
+    /// # Errors
+    /// The connection, which is to close.
+    pub fn arrive(self, now: Time) -> Result<Arrival, Farewell> {
+        let Self {
+            connection,
+            config,
+            stage,
+            ..
+        } = self;
+        let Stage::Arrived { sqe, connect } = stage else {
+            return Err(Farewell::new(connection, now));
+        };
+        match connect {
+            Ok(connect) => Ok(Arrival {
+                connection,
+                config,
+                connect,
+            }),
+            Err(refusal) => Err(refuse(connection, sqe.cid, 0, refusal, now)),
+        }
+    }
+}
+
+impl AsFd for Newcomer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+}
+
+/// A connection whose Connect command is there, right in itself and not answered.
+#[derive(Debug)]
+pub struct Arrival {
+    pub(super) connection: Connection,
+    pub(super) config: Arc<TargetConfig>,
+    pub(super) connect: Connect,
+}
+
+impl Arrival {
+    /// Its queue: 0 is a new host's admin queue.
+    #[must_use]
+    pub fn qid(&self) -> u16 {
+        self.connect.qid
+    }
+
+    /// The controller that the I/O queue is to be of; FFFFh for an admin queue.
+    #[must_use]
+    pub fn cntlid(&self) -> u16 {
+        self.connect.cntlid
+    }
+
+    /// Who connects.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.connect.host
+    }
+
+    /// Keep Alive Timeout of an admin queue, in ms; 0 is none.
+    #[must_use]
+    pub fn kato_ms(&self) -> u32 {
+        self.connect.kato_ms
+    }
+
+    /// Refuses it: the connection closes when the answer has gone.
+    #[must_use]
+    pub fn refuse(self, refusal: Refusal, now: Time) -> Farewell {
+        let Connect { cid, qid, .. } = self.connect;
+        refuse(self.connection, cid, qid, refusal, now)
+    }
+}
+
+impl AsFd for Arrival {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+}
+
+/// Answers a Connect command that is refused.
+pub(super) fn refuse(
+    mut connection: Connection,
+    cid: u16,
+    qid: u16,
+    refusal: Refusal,
+    now: Time,
+) -> Farewell {
+    let (status, dw0, is_final) = refusal.answer();
+    let cqe = Cqe {
+        dw0,
+        sq_head: 1,
+        sq_id: qid,
+        cid,
+        status: StatusField::new().with_status(status).with_dnr(is_final),
+        ..Cqe::default()
+    };
+    let head = connection.encoder().response(&cqe);
+    connection.push(Pdu::bare(head, None));
+    Farewell::new(connection, now)
+}
+
+/// A connection that closes when its last answer has gone and its host has closed it, and at a
+/// deadline at the latest.
+#[derive(Debug)]
+pub struct Farewell {
+    connection: Connection,
+    until: Time,
+    shut: bool,
+}
+
+impl Farewell {
+    pub(super) fn new(connection: Connection, now: Time) -> Self {
+        Self {
+            connection,
+            until: now + FAREWELL_NS,
+            shut: false,
+        }
+    }
+
+    /// Sends what is left. True when it is to be dropped. Due when the socket is readable, or
+    /// writable and [`Self::wants_write`], and at [`Self::deadline`].
+    pub fn poll(&mut self, now: Time) -> bool {
+        if now >= self.until || self.connection.send(now, |_| ()).is_err() {
+            return true;
+        }
+        if self.connection.waiting() == 0 && !self.shut {
+            self.shut = true;
+            self.connection.shut();
+        }
+        self.connection.discard()
+    }
+
+    /// When it is dropped at the latest.
+    #[must_use]
+    pub fn deadline(&self) -> Time {
+        self.until
+    }
+
+    /// Whether it is to be polled for writing.
+    #[must_use]
+    pub fn wants_write(&self) -> bool {
+        self.connection.is_blocked()
+    }
+}
+
+impl AsFd for Farewell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+}

@@ -1,0 +1,743 @@
+//! One queue of an association: its connection, its commands and its private rings.
+//!
+//! ```text
+//! capsule --judged--> data in the capsule, or R2T, or none --all there--> ready --ring--> stored
+//!    \--refused----> answered <--------------------- completion, data to the host ------------/
+//! ```
+//!
+//! Halves of a fused pair are paired in the order of their capsules, and stored side by side when
+//! the data of both are there.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use controller::Controller;
+use memory::{Buffer, HostMemory};
+use nvme_spec::cqe::StatusField;
+use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
+use nvme_spec::sgl::{SglDescriptor, SglDescriptorType};
+use nvme_spec::sqe::{CommandFlags, Fuse, Psdt};
+use nvme_spec::{Cqe, Sqe, Status};
+use nvme_tcp::{Event, Fault, Piece, Transfer};
+use port::namespace::NamespaceTable;
+use port::time::Time;
+
+use super::commands::{Commands, Place, State};
+use super::connect::{Connect, Refusal};
+use super::connection::{ADMIN_IN_CAPSULE, Connection, End, Pdu};
+use super::counters::Counters;
+use super::judge::{ADMIN_DATA, Limits, blocks_len, judge};
+use super::newcomer::{Farewell, refuse};
+use super::rings::{BASE, PAGE, Rings, rings_len};
+use super::slots::{Slots, Waiter};
+use super::{Success, TargetConfig};
+
+/// How long the data that an R2T asks for may take.
+const DATA_NS: u64 = 30_000_000_000;
+/// How long a host may read nothing of what it is sent.
+const READ_NS: u64 = 30_000_000_000;
+/// Receives of a queue in one poll.
+const RECEIVES: usize = 8;
+/// PDUs that wait to be sent, above which no more completions are taken.
+const SENDING: usize = 48;
+
+/// Identifier of the association's own commands in its admin queue. Hosts do not use it (Base 2.1,
+/// 4.2.1).
+pub(super) const OWN_CID: u16 = 0xffff;
+/// Entries of an admin queue's rings beyond those of its host: one for a command of the
+/// association's own, and one that is always empty.
+const OWN_ENTRIES: u32 = 2;
+
+/// What the queues of an association share.
+pub(super) struct Shared<'a> {
+    pub(super) slots: &'a mut Slots,
+    pub(super) counters: &'a mut Counters,
+    pub(super) namespaces: &'a NamespaceTable,
+    pub(super) config: &'a TargetConfig,
+    /// The controller serves commands.
+    pub(super) ready: bool,
+    pub(super) now: Time,
+}
+
+/// Where the data that come now go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sink {
+    Nowhere,
+    Memory(usize),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Queue {
+    qid: u16,
+    entries: u16,
+    pub(super) connection: Connection,
+    memory: HostMemory,
+    commands: Commands,
+    pub(super) rings: Rings,
+    /// Small slots, and of an admin queue a page for a PRP list behind each.
+    region: Buffer,
+    small: u32,
+    stride: usize,
+    /// SQ flow control: the head that answers carry; `None` where the host has disabled it.
+    head: Option<u16>,
+    success: bool,
+    sink: Sink,
+    /// The command whose data come now.
+    receiving: Option<u16>,
+    /// Commands to be stored, in order.
+    ready: VecDeque<u16>,
+    /// The first half of a pair whose second one has not come.
+    first: Option<u16>,
+    /// Fabrics commands to be executed.
+    pub(super) fabrics: VecDeque<u16>,
+    /// R2Ts that are not answered.
+    awaited: u32,
+    /// The answer of Connect.
+    cid: u16,
+}
+
+/// Entries of a queue's rings.
+fn ring_entries(qid: u16, entries: u16, config: &TargetConfig) -> u32 {
+    let entries = u32::from(entries);
+    if qid == 0 {
+        entries + OWN_ENTRIES
+    } else {
+        (entries + 1).min(config.queue_depth.into())
+    }
+}
+
+/// Bytes of a small slot: whole pages.
+fn small_len(qid: u16, config: &TargetConfig) -> u32 {
+    let in_capsule = if qid == 0 {
+        ADMIN_IN_CAPSULE
+    } else {
+        config.in_capsule
+    };
+    in_capsule.max(1).next_multiple_of(PAGE as u32)
+}
+
+/// Bytes from a small slot to the next one.
+fn stride(qid: u16, config: &TargetConfig) -> usize {
+    let list = if qid == 0 { PAGE } else { 0 };
+    small_len(qid, config) as usize + list
+}
+
+/// Bytes of private memory of a queue.
+pub(super) fn memory_len(qid: u16, entries: u16, config: &TargetConfig) -> usize {
+    let rings = rings_len(ring_entries(qid, entries, config));
+    rings + usize::from(entries) * stride(qid, config)
+}
+
+impl Queue {
+    /// The queue of a Connect command that was accepted. `None`: there is no memory.
+    pub(super) fn new(
+        mut connection: Connection,
+        connect: &Connect,
+        memory: &HostMemory,
+        config: &TargetConfig,
+    ) -> Option<Self> {
+        let Connect { qid, entries, .. } = *connect;
+        let rings = Rings::new(qid, ring_entries(qid, entries, config), memory)?;
+        let (small, stride) = (small_len(qid, config), stride(qid, config));
+        let region = memory.reserve(usize::from(entries) * stride, PAGE)?;
+        let in_capsule = if qid == 0 {
+            ADMIN_IN_CAPSULE
+        } else {
+            config.in_capsule
+        };
+        connection.widen(memory, in_capsule, entries.into());
+        let no_flow = connect.attributes.disable_sq_flow_control();
+        Some(Self {
+            qid,
+            entries,
+            connection,
+            memory: memory.clone(),
+            commands: Commands::new(entries),
+            rings,
+            region,
+            small,
+            stride,
+            head: (!no_flow).then_some(0),
+            success: no_flow || config.success == Success::Always,
+            sink: Sink::Nowhere,
+            receiving: None,
+            ready: VecDeque::with_capacity(entries.into()),
+            first: None,
+            fabrics: VecDeque::with_capacity(entries.into()),
+            awaited: 0,
+            cid: connect.cid,
+        })
+    }
+
+    /// Commands that its host may have in flight.
+    pub(super) fn capacity(&self) -> usize {
+        self.commands.capacity()
+    }
+
+    /// Answers Connect.
+    pub(super) fn accept(&mut self, dw0: u32) {
+        let mut cqe = self.cqe(self.cid, dw0, 0, StatusField::new());
+        if self.head.is_none() {
+            // Where flow control is off this says so (Base 2.1, 6.3).
+            cqe.sq_head = 0xffff;
+        }
+        let head = self.connection.encoder().response(&cqe);
+        self.connection.push(Pdu::bare(head, None));
+    }
+
+    /// Refuses Connect, which it was made for.
+    pub(super) fn refuse_connect(
+        self,
+        refusal: Refusal,
+        slots: &mut Slots,
+        now: Time,
+    ) -> (Farewell, Remains) {
+        let (cid, qid) = (self.cid, self.qid);
+        let (connection, remains) = self.part(slots);
+        (refuse(connection, cid, qid, refusal, now), remains)
+    }
+
+    /// Takes what the socket has. True where there was something.
+    pub(super) fn read(&mut self, shared: &mut Shared<'_>) -> Result<bool, End> {
+        let mut worked = false;
+        for _ in 0..RECEIVES {
+            if let Sink::Memory(at) = self.sink
+                && let Some(received) = self.connection.receive_direct(at)
+            {
+                let len = received?;
+                if len == 0 {
+                    break;
+                }
+                self.sink = Sink::Memory(at + len as usize);
+                worked = true;
+                // The end of the data is an event without bytes.
+                self.decode(&mut &[][..], shared)?;
+                continue;
+            }
+            if self.connection.input.bytes().is_empty() && !self.connection.receive()? {
+                break;
+            }
+            worked = true;
+            let mut input = std::mem::take(&mut self.connection.input);
+            let mut bytes = input.bytes();
+            let decoded = self.decode(&mut bytes, shared);
+            let left = bytes.len();
+            input.keep(left);
+            self.connection.input = input;
+            decoded?;
+        }
+        Ok(worked)
+    }
+
+    fn decode(&mut self, bytes: &mut &[u8], shared: &mut Shared<'_>) -> Result<(), End> {
+        while let Some(event) = self.connection.decoder.step(bytes)? {
+            match event {
+                Event::Capsule { sqe, data } => self.capsule(&sqe, data, shared)?,
+                Event::H2cData(header) => {
+                    let fault = Fault::TransferTag(header.ttag);
+                    let (index, command) = self.commands.of_ttag(header.ttag).ok_or(fault)?;
+                    let State::Data(transfer) = &mut command.state else {
+                        return Err(fault.into());
+                    };
+                    let range = transfer.take_h2c(&header)?;
+                    let at = self.at(index, shared.slots) + range.start as usize;
+                    self.sink = Sink::Memory(at);
+                    self.receiving = Some(index);
+                }
+                Event::Data(piece) => {
+                    if let Sink::Memory(at) = &mut self.sink {
+                        self.connection.write(*at, piece);
+                        *at += piece.len();
+                    }
+                }
+                Event::DataEnd { intact } => self.data_end(intact, shared),
+                Event::Terminated { fes, fei } => return Err(End::Terminated { fes, fei }),
+                Event::IcReq(_)
+                | Event::IcResp(_)
+                | Event::Response(_)
+                | Event::C2hData(_)
+                | Event::R2t(_) => unreachable!("a decoder that has agreed takes none of them"),
+            }
+        }
+        Ok(())
+    }
+
+    /// A command, with so many bytes of data in its capsule.
+    fn capsule(&mut self, sqe: &Sqe, in_capsule: u32, shared: &mut Shared<'_>) -> Result<(), End> {
+        shared.counters.commands += 1;
+        let index = self.commands.take(sqe).ok_or(End::QueueFull)?;
+        let is_own = self.qid == 0 && sqe.cid == OWN_CID;
+        let judged = if self.commands.is_known(index) && !is_own {
+            judge(sqe, in_capsule, &self.limits(shared))
+        } else {
+            Err(Status::COMMAND_ID_CONFLICT)
+        };
+        if self.qid > 0 {
+            self.pair(index, sqe.flags.fuse(), shared.counters);
+        }
+        let command = self.commands.get_mut(index);
+        match judged {
+            Err(status) => command.status = status,
+            Ok(data) => command.data = data,
+        }
+        let len = command.data.len;
+        if in_capsule > 0 {
+            command.state = State::Capsule;
+            self.receiving = Some(index);
+            self.sink = Sink::Nowhere;
+            if judged.is_ok() {
+                command.place = Place::Small;
+                self.sink = Sink::Memory(self.small_at(index));
+            }
+        } else if judged.is_err() || len == 0 {
+            self.data_there(index, shared.counters);
+        } else if len <= self.small {
+            self.placed(index, Place::Small, shared.now, shared.counters);
+        } else if let Some(slot) = shared.slots.take() {
+            self.placed(index, Place::Large(slot), shared.now, shared.counters);
+        } else {
+            self.commands.get_mut(index).state = State::Slot;
+            shared.counters.waited += 1;
+            let qid = self.qid;
+            shared.slots.wait(Waiter { qid, index });
+        }
+        Ok(())
+    }
+
+    fn limits<'a>(&self, shared: &Shared<'a>) -> Limits<'a> {
+        Limits {
+            max_transfer: shared.config.max_transfer,
+            small: self.small,
+            namespaces: (self.qid > 0).then_some(shared.namespaces),
+            ready: shared.ready,
+        }
+    }
+
+    /// Pairs the halves of fused commands. A first half that another command follows has none.
+    fn pair(&mut self, index: u16, fuse: Fuse, counters: &mut Counters) {
+        let first = self.first.take();
+        match (first, fuse) {
+            (Some(first), Fuse::SECOND) => {
+                self.commands.get_mut(first).partner = Some(index);
+                self.commands.get_mut(index).partner = Some(first);
+                return;
+            }
+            (Some(first), _) => self.abort_half(first, Status::ABORTED_MISSING_FUSED, counters),
+            (None, _) => {}
+        }
+        if fuse == Fuse::FIRST {
+            self.first = Some(index);
+        }
+    }
+
+    /// A half whose pair will not be executed; it ends when its data are there.
+    fn abort_half(&mut self, index: u16, status: Status, counters: &mut Counters) {
+        let command = self.commands.get_mut(index);
+        command.partner = None;
+        if command.status.is_success() {
+            command.status = status;
+        }
+        if command.state == State::Half {
+            self.refuse(index, counters);
+        }
+    }
+
+    /// A command that reads or writes has a place for its data.
+    fn placed(&mut self, index: u16, place: Place, now: Time, counters: &mut Counters) {
+        let ttag = self.commands.ttag(index);
+        let command = self.commands.get_mut(index);
+        command.place = place;
+        if command.data.to_host || !command.status.is_success() {
+            return self.data_there(index, counters);
+        }
+        let piece = Piece {
+            cccid: command.sqe.cid,
+            ttag,
+            offset: 0,
+            len: command.data.len,
+            last: true,
+        };
+        command.state = State::Data(Transfer::new(&piece));
+        command.since = now;
+        self.awaited += 1;
+        let head = self.connection.encoder().r2t(&piece);
+        self.connection.push(Pdu::bare(head, None));
+    }
+
+    /// A large slot is there for a command that waited.
+    pub(super) fn grant(&mut self, index: u16, slot: u16, now: Time, counters: &mut Counters) {
+        debug_assert_eq!(self.commands.get(index).state, State::Slot);
+        self.placed(index, Place::Large(slot), now, counters);
+    }
+
+    /// Data have ended.
+    fn data_end(&mut self, intact: bool, shared: &mut Shared<'_>) {
+        self.sink = Sink::Nowhere;
+        let Some(index) = self.receiving.take() else {
+            return;
+        };
+        let command = self.commands.get_mut(index);
+        if !intact {
+            shared.counters.digest_errors += 1;
+            if command.status.is_success() {
+                command.status = Status::TRANSIENT_TRANSPORT_ERROR;
+            }
+        }
+        match command.state {
+            State::Data(transfer) if !transfer.is_complete() => return,
+            State::Data(_) => self.awaited -= 1,
+            _ => {}
+        }
+        self.data_there(index, shared.counters);
+    }
+
+    /// All data of a command that are to come are there.
+    fn data_there(&mut self, index: u16, counters: &mut Counters) {
+        let command = self.commands.get_mut(index);
+        if !command.status.is_success() {
+            return self.refuse(index, counters);
+        }
+        if command.sqe.admin_opcode() == AdminOpcode::FABRICS {
+            command.state = State::Fabrics;
+            self.fabrics.push_back(index);
+            return;
+        }
+        let waits = self.first == Some(index);
+        let Some(partner) = command.partner.filter(|_| !waits) else {
+            command.state = if waits { State::Half } else { State::Ready };
+            if !waits {
+                self.ready.push_back(index);
+            }
+            return;
+        };
+        command.state = State::Half;
+        let is_first = command.sqe.flags.fuse() == Fuse::FIRST;
+        if self.commands.get(partner).state == State::Half {
+            let (first, second) = if is_first {
+                (index, partner)
+            } else {
+                (partner, index)
+            };
+            for half in [first, second] {
+                self.commands.get_mut(half).state = State::Ready;
+                self.ready.push_back(half);
+            }
+        }
+    }
+
+    /// Ends a command that the controller never had.
+    fn refuse(&mut self, index: u16, counters: &mut Counters) {
+        counters.refused += 1;
+        if self.first == Some(index) {
+            self.first = None;
+        }
+        let command = self.commands.get_mut(index);
+        let (status, partner) = (command.status, command.partner.take());
+        self.answer(index, status, [0, 0]);
+        if let Some(partner) = partner {
+            self.abort_half(partner, Status::ABORTED_FAILED_FUSED, counters);
+        }
+    }
+
+    /// The command of a Fabrics command that is to be executed.
+    pub(super) fn next_fabrics(&mut self) -> Option<(u16, Sqe)> {
+        let index = self.fabrics.pop_front()?;
+        Some((index, self.commands.get(index).sqe))
+    }
+
+    /// Answers a command that the controller never had.
+    pub(super) fn answer(&mut self, index: u16, status: Status, [dw0, dw1]: [u32; 2]) {
+        let cid = self.commands.get(index).sqe.cid;
+        self.commands.answer(index);
+        let status = StatusField::new().with_status(status);
+        let cqe = self.cqe(cid, dw0, dw1, status);
+        let head = self.connection.encoder().response(&cqe);
+        self.connection.push(Pdu::bare(head, Some(index)));
+    }
+
+    /// A completion as the host sees it. Each is one entry of its submission queue that is free
+    /// again.
+    fn cqe(&mut self, cid: u16, dw0: u32, dw1: u32, status: StatusField) -> Cqe {
+        Cqe {
+            dw0,
+            dw1,
+            sq_head: self.next_head(),
+            sq_id: self.qid,
+            cid,
+            status: status.with_phase(false),
+        }
+    }
+
+    fn next_head(&mut self) -> u16 {
+        let Some(head) = &mut self.head else {
+            return 0;
+        };
+        *head = if *head + 1 == self.entries {
+            0
+        } else {
+            *head + 1
+        };
+        *head
+    }
+
+    /// Where the data of a command lie in the private memory.
+    fn at(&self, index: u16, slots: &Slots) -> usize {
+        match self.commands.get(index).place {
+            Place::Large(slot) => slots.at(slot),
+            Place::None | Place::Small => self.small_at(index),
+        }
+    }
+
+    fn small_at(&self, index: u16) -> usize {
+        self.region.offset() + usize::from(index) * self.stride
+    }
+
+    /// Stores commands that are ready, and rings the doorbells. True where there was something.
+    pub(super) fn submit(
+        &mut self,
+        controller: &mut Controller,
+        slots: &Slots,
+        namespaces: &NamespaceTable,
+    ) -> bool {
+        while let Some(&index) = self.ready.front() {
+            // One doorbell shows both halves of a pair, as they become visible together.
+            let command = self.commands.get(index);
+            let is_first = command.partner.is_some() && command.sqe.flags.fuse() == Fuse::FIRST;
+            if self.rings.room() < 1 + u32::from(is_first) {
+                break;
+            }
+            self.ready.pop_front();
+            let sqe = self.entry(index, slots, namespaces);
+            self.rings.store(&sqe);
+            self.commands.get_mut(index).state = State::Stored;
+        }
+        self.rings.ring(controller)
+    }
+
+    /// The entry of the private submission queue: the host's, with its data in private memory.
+    fn entry(&self, index: u16, slots: &Slots, namespaces: &NamespaceTable) -> Sqe {
+        let command = self.commands.get(index);
+        let (at, len) = (self.at(index, slots), command.data.len);
+        let address = BASE + at as u64;
+        let mut sqe = command.sqe;
+        sqe.flags = CommandFlags::new().with_fuse(sqe.flags.fuse());
+        (sqe.mptr, sqe.prp1, sqe.prp2) = (0, 0, 0);
+        let is_read = self.qid > 0 && sqe.nvm_opcode() == NvmOpcode::READ;
+        if command.data.to_host && !is_read {
+            // A command may write less than its host asked for.
+            self.memory.clear(at, len as usize);
+        }
+        if self.qid == 0 {
+            let data = (len > 0).then_some(address..address + u64::from(len));
+            self.set_prps(&mut sqe, index, data);
+            return sqe;
+        }
+        // A page of whole blocks goes the controller's short way. Beyond that one descriptor spares
+        // a list, and has the controller compare the lengths.
+        let is_write = sqe.nvm_opcode() == NvmOpcode::WRITE;
+        let is_page = len as usize <= PAGE && (is_read || is_write);
+        if is_page && blocks_len(&sqe, namespaces) == Some(len.into()) {
+            sqe.prp1 = address;
+        } else {
+            sqe.flags.set_psdt(Psdt::SGL_METADATA_BUFFER);
+            let data = if len > 0 { address } else { 0 };
+            sqe.set_sgl1(SglDescriptor::new(SglDescriptorType::DATA_BLOCK, data, len));
+        }
+        sqe
+    }
+
+    /// The PRP entries of an admin command for contiguous pages; a list is in the page behind its
+    /// small slot.
+    fn set_prps(&self, sqe: &mut Sqe, index: u16, data: Option<Range<u64>>) {
+        let Some(data) = data else {
+            return;
+        };
+        let page = PAGE as u64;
+        sqe.prp1 = data.start;
+        let second = data.start + page;
+        sqe.prp2 = if second >= data.end {
+            0
+        } else if second + page >= data.end {
+            second
+        } else {
+            const { assert!(ADMIN_DATA as usize / PAGE <= PAGE / size_of::<u64>()) };
+            let list = self.small_at(index) + self.small as usize;
+            let rest = (second..data.end).step_by(PAGE);
+            for (at, address) in (list..).step_by(size_of::<u64>()).zip(rest) {
+                self.memory.write(at, &address.to_le_bytes());
+            }
+            BASE + list as u64
+        };
+    }
+
+    /// Stores a command of the association's own.
+    pub(super) fn store_own(&mut self, mut sqe: Sqe) {
+        sqe.cid = OWN_CID;
+        self.rings.store(&sqe);
+    }
+
+    /// Takes completions, while their answers find room. `own` gets that of the association's own
+    /// command. True where there was something.
+    pub(super) fn drain(&mut self, slots: &Slots, own: &mut Option<Cqe>) -> bool {
+        let mut worked = false;
+        while !self.connection.is_blocked() && self.connection.waiting() < SENDING {
+            let Some(cqe) = self.rings.take() else {
+                break;
+            };
+            worked = true;
+            if self.qid == 0 && cqe.cid == OWN_CID {
+                *own = Some(cqe);
+            } else if let Some(index) = self.commands.stored(cqe.cid) {
+                self.complete(index, &cqe, slots);
+            }
+        }
+        worked
+    }
+
+    /// Whether a poll has something to do that no socket shows.
+    pub(super) fn has_work(&self) -> bool {
+        let sends = self.connection.waiting() > 0 && !self.connection.is_blocked();
+        let takes = !self.connection.is_blocked() && self.rings.has_completion();
+        sends || takes || !self.fabrics.is_empty()
+    }
+
+    fn complete(&mut self, index: u16, cqe: &Cqe, slots: &Slots) {
+        let command = self.commands.get(index);
+        let (cid, data) = (command.sqe.cid, command.data);
+        let good = cqe.status.status().is_success();
+        let sends = good && data.to_host && data.len > 0;
+        let stands = sends && self.success && cqe.dw0 == 0 && cqe.dw1 == 0;
+        if sends {
+            let at = self.at(index, slots);
+            // One PDU: no host limits its length, and its digest fails one command in any case.
+            let piece = Piece {
+                cccid: cid,
+                ttag: 0,
+                offset: 0,
+                len: data.len,
+                last: true,
+            };
+            let head = self.connection.encoder().c2h_data(&piece, stands);
+            let frees = stands.then_some(index);
+            self.connection.push_data(head, at, data.len, frees);
+        }
+        if stands {
+            self.next_head();
+            self.commands.answer(index);
+            return;
+        }
+        self.commands.answer(index);
+        let cqe = self.cqe(cid, cqe.dw0, cqe.dw1, cqe.status);
+        let head = self.connection.encoder().response(&cqe);
+        self.connection.push(Pdu::bare(head, Some(index)));
+    }
+
+    /// Sends what waits. True where something has gone.
+    pub(super) fn send(&mut self, slots: &mut Slots, now: Time) -> Result<bool, End> {
+        let Self {
+            connection,
+            commands,
+            ..
+        } = self;
+        connection.send(now, |index| {
+            if let Place::Large(slot) = commands.release(index) {
+                slots.give_back(slot);
+            }
+        })
+    }
+
+    /// Forgets the commands that are not answered: the controller was reset, and will complete none
+    /// of them.
+    pub(super) fn forget(&mut self, slots: &mut Slots) {
+        slots.forget(self.qid);
+        for index in 0..self.entries {
+            let state = self.commands.get(index).state;
+            if [State::Free, State::Answered, State::Fabrics].contains(&state) {
+                continue;
+            }
+            if let Place::Large(slot) = self.commands.release(index) {
+                slots.give_back(slot);
+            }
+        }
+        self.sink = Sink::Nowhere;
+        self.receiving = None;
+        self.first = None;
+        self.ready.clear();
+        self.awaited = 0;
+    }
+
+    /// The queue is over for its host: its connection, and what the controller may still use.
+    pub(super) fn part(mut self, slots: &mut Slots) -> (Connection, Remains) {
+        slots.forget(self.qid);
+        let mut held = Vec::new();
+        for index in 0..self.entries {
+            let state = self.commands.get(index).state;
+            if state != State::Free
+                && let Place::Large(slot) = self.commands.release(index)
+            {
+                match state {
+                    State::Stored => held.push(slot),
+                    _ => slots.give_back(slot),
+                }
+            }
+        }
+        let remains = Remains {
+            rings: self.rings,
+            region: self.region,
+            held,
+        };
+        (self.connection, remains)
+    }
+
+    /// Whether something of it has a bound.
+    pub(super) fn has_deadline(&self) -> bool {
+        self.awaited > 0 || self.connection.is_blocked()
+    }
+
+    /// Looks for what has taken too long: each command, so not often.
+    pub(super) fn check(&self, now: Time) -> Result<(), End> {
+        let late = |since: Time, bound| now.since(since) >= bound;
+        if self
+            .connection
+            .blocked_since()
+            .is_some_and(|since| late(since, READ_NS))
+        {
+            return Err(End::DoesNotRead);
+        }
+        let mut taken = self.commands.taken();
+        let is_late = self.awaited > 0
+            && taken.any(|(_, command)| {
+                matches!(command.state, State::Data(_)) && late(command.since, DATA_NS)
+            });
+        if is_late { Err(End::SlowData) } else { Ok(()) }
+    }
+}
+
+/// What the controller may still use of a queue that has no host any more.
+#[derive(Debug)]
+pub(super) struct Remains {
+    rings: Rings,
+    region: Buffer,
+    /// Large slots of commands that the controller has.
+    held: Vec<u16>,
+}
+
+impl Remains {
+    /// Takes completions, so that the controller goes on.
+    pub(super) fn drain(&mut self, controller: &mut Controller) -> bool {
+        let mut worked = false;
+        while self.rings.take().is_some() {
+            worked = true;
+        }
+        self.rings.ring(controller);
+        worked
+    }
+
+    /// The controller does not know the queue any more.
+    pub(super) fn end(self, slots: &mut Slots) {
+        self.held.into_iter().for_each(|slot| slots.give_back(slot));
+        self.rings.discard();
+        self.region.discard();
+    }
+}

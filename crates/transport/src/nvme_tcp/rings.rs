@@ -1,0 +1,148 @@
+//! The private rings of a queue: this side is the host of the controller.
+
+use controller::Controller;
+use memory::{Buffer, HostCq, HostMemory, HostSq, Iova};
+use nvme_spec::registers::sq_tail_offset;
+use nvme_spec::{Cqe, Sqe};
+
+/// Address of the private memory for the controller. Not 0: an address of 0 is none.
+pub(super) const BASE: u64 = 1 << 40;
+/// Bytes of a page.
+pub(super) const PAGE: usize = memory::PAGE as usize;
+
+/// Bytes of a submission queue in whole pages.
+const fn sq_len(entries: u32) -> usize {
+    (entries as usize * size_of::<Sqe>()).next_multiple_of(PAGE)
+}
+
+/// Bytes of a completion queue in whole pages.
+const fn cq_len(entries: u32) -> usize {
+    (entries as usize * size_of::<Cqe>()).next_multiple_of(PAGE)
+}
+
+/// Bytes of both rings.
+pub(super) const fn rings_len(entries: u32) -> usize {
+    sq_len(entries) + cq_len(entries)
+}
+
+/// A submission queue and its completion queue.
+#[derive(Debug)]
+pub(super) struct Rings {
+    qid: u16,
+    sq: HostSq,
+    cq: HostCq,
+    entries: u32,
+    tail: u32,
+    /// The controller has taken the entries before it, as completions say.
+    head: u32,
+    cq_head: u32,
+    phase: bool,
+    /// Tail and head that the controller was shown.
+    rung: (u32, u32),
+}
+
+impl Rings {
+    /// Rings of `entries` entries, which the memory has room for.
+    pub(super) fn new(qid: u16, entries: u32, memory: &HostMemory) -> Option<Self> {
+        Some(Self {
+            qid,
+            sq: HostSq::new(memory.alloc(sq_len(entries), PAGE)?),
+            cq: HostCq::new(memory.alloc(cq_len(entries), PAGE)?),
+            entries,
+            tail: 0,
+            head: 0,
+            cq_head: 0,
+            phase: true,
+            rung: (0, 0),
+        })
+    }
+
+    /// Entries of each of the two.
+    pub(super) fn entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// Addresses of the submission and the completion queue for the controller.
+    pub(super) fn addresses(&self) -> (u64, u64) {
+        let address = |buffer: &Buffer| buffer.iova(Iova(BASE)).0;
+        (address(self.sq.buffer()), address(self.cq.buffer()))
+    }
+
+    /// They are empty, as a controller expects them that is enabled.
+    pub(super) fn reset(&mut self) {
+        self.sq.buffer().zero();
+        self.cq.buffer().zero();
+        (self.tail, self.head, self.cq_head) = (0, 0, 0);
+        self.phase = true;
+        self.rung = (0, 0);
+    }
+
+    /// Their pages are the system's again.
+    pub(super) fn discard(&self) {
+        self.sq.buffer().discard();
+        self.cq.buffer().discard();
+    }
+
+    /// Commands that can be stored now.
+    pub(super) fn room(&self) -> u32 {
+        self.entries - 1 - distance(self.head, self.tail, self.entries)
+    }
+
+    /// Stores a command, for which there is room.
+    pub(super) fn store(&mut self, sqe: &Sqe) {
+        debug_assert!(self.room() > 0);
+        self.sq.store(self.tail, sqe.to_words());
+        self.tail = next(self.tail, self.entries);
+    }
+
+    /// Takes the next completion.
+    pub(super) fn take(&mut self) -> Option<Cqe> {
+        let cqe = Cqe::from_words(self.cq.load(self.cq_head));
+        if cqe.status.phase() != self.phase {
+            return None;
+        }
+        self.cq_head = next(self.cq_head, self.entries);
+        self.phase ^= self.cq_head == 0;
+        // A head only moves to what was stored.
+        let head = u32::from(cqe.sq_head);
+        let stored = distance(self.head, self.tail, self.entries);
+        if head < self.entries && distance(self.head, head, self.entries) <= stored {
+            self.head = head;
+        }
+        Some(cqe)
+    }
+
+    /// Whether there is a completion.
+    pub(super) fn has_completion(&self) -> bool {
+        Cqe::from_words(self.cq.load(self.cq_head)).status.phase() == self.phase
+    }
+
+    /// Rings both doorbells, which lie side by side, where there are new commands, or many entries
+    /// of the completion queue to free. Half of that queue is enough for the controller to go on.
+    pub(super) fn ring(&mut self, controller: &mut Controller) -> bool {
+        let freed = distance(self.rung.1, self.cq_head, self.entries);
+        if self.tail == self.rung.0 && freed < self.entries.div_ceil(2) {
+            return false;
+        }
+        self.rung = (self.tail, self.cq_head);
+        let mut both = [0; 8];
+        both[..4].copy_from_slice(&self.tail.to_le_bytes());
+        both[4..].copy_from_slice(&self.cq_head.to_le_bytes());
+        controller.bar_write(0, sq_tail_offset(self.qid), &both);
+        true
+    }
+}
+
+/// The index behind this one.
+const fn next(index: u32, entries: u32) -> u32 {
+    if index + 1 == entries { 0 } else { index + 1 }
+}
+
+/// Steps from an index to another one.
+const fn distance(from: u32, to: u32, entries: u32) -> u32 {
+    if to >= from {
+        to - from
+    } else {
+        entries - from + to
+    }
+}
