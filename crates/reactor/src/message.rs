@@ -1,6 +1,7 @@
 //! Messages to reactors, and the mailboxes that take them.
 
 use std::io;
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use memory::{Bell, Counter, EventFd};
 use nvme_spec::Status;
 use port::ChannelId;
 use subsystem::{Allocated, ControllerRecord, OperatorRequest, Record, SubsystemConfig};
+use transport::nvme_tcp::TargetConfig;
 use transport::vfio_user::{Custody, Entrance};
 
 use super::lines::Vectors;
@@ -121,6 +123,26 @@ pub(crate) enum Message {
     Stop,
 }
 
+/// Where the hosts of a controller come from.
+#[derive(Debug)]
+pub enum Way {
+    /// One at a time, over vfio-user.
+    VfioUser(Entrance),
+    /// Over NVMe/TCP, each with a controller of its own that is made when it comes.
+    NvmeTcp(Listening),
+}
+
+/// A listening socket for hosts over NVMe/TCP.
+#[derive(Debug)]
+pub struct Listening {
+    /// The socket, which does not block.
+    pub listener: TcpListener,
+    /// What its hosts get.
+    pub config: Arc<TargetConfig>,
+    /// Most hosts at the same time.
+    pub hosts: usize,
+}
+
 /// A controller to serve.
 #[derive(Debug)]
 pub struct NewController {
@@ -129,7 +151,7 @@ pub struct NewController {
     /// Its subsystem.
     pub subsystem: SubsystemSlot,
     /// Where its hosts come from.
-    pub entrance: Entrance,
+    pub way: Way,
     /// Whether a host is attached.
     pub presence: Arc<Presence>,
     /// Counter of doorbells that arrive as messages.

@@ -94,6 +94,17 @@ impl Poller {
         Ok(epoll::modify(&self.epoll, fd, source.to_data(), flags)?)
     }
 
+    /// Watches `fd` for input, and for output if asked to, whether it was watched before or not.
+    pub(crate) fn set(&self, fd: impl AsFd, source: Source, output: bool) -> io::Result<()> {
+        let mut flags = EventFlags::IN;
+        flags.set(EventFlags::OUT, output);
+        let data = source.to_data();
+        match epoll::modify(&self.epoll, &fd, data, flags) {
+            Err(rustix::io::Errno::NOENT) => Ok(epoll::add(&self.epoll, &fd, data, flags)?),
+            other => Ok(other?),
+        }
+    }
+
     /// Stops watching `fd`.
     pub(crate) fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.epoll, fd)?)

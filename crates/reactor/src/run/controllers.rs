@@ -15,27 +15,32 @@ use subsystem::Subsystem;
 use transport::vfio_user::{Entrance, Moving, Resumed, Session, SessionConfig};
 
 use super::{Reactor, reply};
-use crate::hosted::Hosted;
-use crate::message::{Answer, NewController};
+use crate::hosted::local::Local;
+use crate::hosted::target::Target;
+use crate::hosted::{Front, Hosted};
+use crate::message::{Answer, NewController, Way};
 
 impl Reactor {
     pub(super) fn add_controller(&mut self, new: NewController) -> anyhow::Result<ControllerSlot> {
         let NewController {
             config,
             subsystem,
-            mut entrance,
+            mut way,
             presence,
             doorbell_messages,
             keys,
             custody,
         } = new;
-        let name = config.name.clone();
         let is_here = custody.as_ref().is_none_or(|custody| custody.is_here());
         let session_config = SessionConfig {
             custody,
             ..SessionConfig::of(&config)
         };
-        let resumed = take_resumed(&mut entrance, &config, &session_config);
+        let resumed = match &mut way {
+            Way::VfioUser(entrance) => take_resumed(entrance, &config, &session_config),
+            Way::NvmeTcp(_) => None,
+        };
+        let template = config.clone();
         let (slot, session) = match resumed {
             Some(resumed) if !is_here => self.is_elsewhere(config, subsystem, resumed)?,
             Some(resumed) => self.go_on(config, subsystem, resumed)?,
@@ -49,15 +54,23 @@ impl Reactor {
         };
         configure(&mut watching, &keys);
         self.engine.watch_commands(slot, Some(watching.clone()));
-        let mut hosted = Hosted::new(
-            name,
-            slot,
-            entrance,
-            session_config,
-            presence,
-            watching,
-            doorbell_messages.clone(),
-        );
+        let front = match way {
+            Way::VfioUser(entrance) => Front::Local(Box::new(Local::new(
+                template.name,
+                slot,
+                entrance,
+                session_config,
+                presence,
+            ))),
+            Way::NvmeTcp(listening) => Front::Target(Box::new(Target::new(
+                self.template_of(slot, template, listening.config.in_capsule)?,
+                slot,
+                subsystem,
+                listening,
+                presence,
+            ))),
+        };
+        let mut hosted = Hosted::new(slot, front, watching, doorbell_messages.clone());
         let controller = self.engine.controller_mut(slot);
         let controller = controller.context("it was just added")?;
         controller.set_elsewhere(!is_here);
@@ -71,18 +84,24 @@ impl Reactor {
             self.engine.remove_controller(slot);
             return Err(error).context("cannot wait for hosts");
         }
-        if self.hosted.len() <= slot.0 {
-            self.hosted.resize_with(slot.0 + 1, || None);
-        }
-        self.hosted[slot.0] = Some(hosted);
+        self.place(hosted);
         // A connection that was taken in search of a former host makes no socket readable.
         self.poll_hosted(slot.0, self.clock.now(), Hosted::poll_door);
         self.reports.repeat();
         Ok(slot)
     }
 
+    /// Keeps a controller's state at its slot.
+    pub(super) fn place(&mut self, hosted: Hosted) {
+        let at = hosted.slot().0;
+        if self.hosted.len() <= at {
+            self.hosted.resize_with(at + 1, || None);
+        }
+        self.hosted[at] = Some(hosted);
+    }
+
     /// A controller without a host.
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         config: ControllerConfig,
         subsystem: SubsystemSlot,
@@ -255,6 +274,7 @@ impl Reactor {
         match (hosted, self.engine.controller_mut(slot)) {
             (Some(hosted), Some(controller)) => {
                 hosted.remove(controller, &self.poller, answer);
+                self.end_associations(slot.0);
                 self.note_transition(slot.0);
             }
             _ => reply(&answer, ()),

@@ -1,6 +1,7 @@
 //! The reactor's thread: turns, periodic polls of the sockets, and sleep.
 
 mod controllers;
+mod targets;
 
 use std::collections::VecDeque;
 use std::io;
@@ -71,6 +72,8 @@ pub(crate) struct Reactor {
     in_transition: Vec<usize>,
     /// Controllers with a deadline.
     timed: Vec<usize>,
+    /// Controllers of hosts over NVMe/TCP.
+    associations: Vec<usize>,
     id: EngineId,
     /// Addresses of the other reactors, and messages that did not fit into their mailboxes.
     peers: Vec<Address>,
@@ -122,6 +125,7 @@ impl Reactor {
             ready: Vec::new(),
             in_transition: Vec::new(),
             timed: Vec::new(),
+            associations: Vec::new(),
             id,
             peers: Vec::new(),
             late: VecDeque::new(),
@@ -148,7 +152,7 @@ impl Reactor {
             };
             let turn = command_path::turn(&mut self.engine, now, &mut raiser);
             let turn_worked = self.relays.carry() | turn.worked;
-            let mut worked = turn_worked;
+            let mut worked = turn_worked | self.serve_associations(now, turn_worked);
             if self.engine.expects_mail() || !self.late.is_empty() {
                 worked |= self.exchange_mail();
             }
@@ -424,6 +428,8 @@ impl Reactor {
         if hosted.migrates() {
             self.migrate(index);
         }
+        self.take_arrivals(index);
+        self.take_leaving(index);
         let hosted = self.hosted[index].as_ref();
         if hosted.is_some_and(Hosted::is_removed)
             && let Some(controller) = self.engine.controller_mut(slot)
@@ -431,7 +437,11 @@ impl Reactor {
         {
             self.engine.remove_controller(slot);
             if let Some(hosted) = self.hosted[index].take() {
+                let target = hosted.target();
                 hosted.finish();
+                if let Some(target) = target {
+                    self.dissociated(slot, target);
+                }
             }
         }
         self.note_transition(index);
@@ -504,7 +514,7 @@ impl Reactor {
                 self.subsystems.ended(engine, slot, version, is_kept);
             }
             Message::Tenants(news, answer) => {
-                news.into_iter().for_each(|one| one.tell(&mut self.engine));
+                news.into_iter().for_each(|one| self.tell_tenants(one));
                 reply(&answer, ());
             }
             Message::InspectController(slot, commands, answer) => {

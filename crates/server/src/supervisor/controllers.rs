@@ -1,6 +1,7 @@
 //! Controllers: how they are created in their subsystem, and deleted.
 
 use std::collections::BTreeSet;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,9 +11,11 @@ use api::{ControllerChange, ControllerIdentity, Refusal, What};
 use controller::config::{ControllerConfig, DoorbellMode, Interface};
 use engine::{Mode, SubsystemSlot};
 use media::Medium;
+use nvme_spec::tcp::Digests;
 use reactor::custody::{Locks, Place};
-use reactor::message::NewController;
+use reactor::message::{Listening, NewController, Way};
 use reactor::presence::Presence;
+use transport::nvme_tcp::{Success, TargetConfig};
 use transport::vfio_user::{Custody, Entrance};
 use vfio_user::Listener;
 
@@ -104,24 +107,63 @@ impl State {
             .context("its subsystem is gone");
         let live = live.with_context(place)?;
         let (reactor, subsystem) = (live.reactor, live.slot);
+        if let Some(address) = config.tcp_address() {
+            let way = self.listening(config, address).with_context(place)?;
+            let new = self.prepare(config, way, reactor, subsystem);
+            let new = new.with_context(place)?;
+            return self.add(config, reactor, new).with_context(place);
+        }
         let found = self.find_mount(config).with_context(place)?;
         let socket = match &found {
             Some(mount) => Socket::Found(mount.target().to_owned()),
             None => Socket::of(&config.listen).with_context(place)?,
         };
+        let entrance = self.entrance(config, &socket.path()).with_context(place)?;
         let new = self
-            .prepare(config, &socket.path(), reactor, subsystem)
+            .prepare(config, Way::VfioUser(entrance), reactor, subsystem)
             .with_context(place)?;
-        let presence = new.presence.clone();
-        let doorbell_messages = new.doorbell_messages.clone();
         for other in &config.reactors {
             self.open_media_on(config.subsystem(), *other)
                 .with_context(place)?;
         }
-        let added = self.reactors[reactor].add_controller(new);
-        let slot = added
+        self.add(config, reactor, new)
             .inspect_err(|_| self.close_at_holder(&socket.path()))
             .with_context(place)?;
+        let mounted = match (found, &self.holder) {
+            (Some(mount), _) => Ok(Some(Mounted::Apart(mount))),
+            (None, Some(_)) if self.is_continuing => Ok(None),
+            (None, Some(holder)) => mount_apart(config, &socket.path(), holder),
+            (None, None) => mount(config, &socket.path()),
+        };
+        match mounted.with_context(place) {
+            Ok(mount) => {
+                if matches!(mount, Some(Mounted::Apart(_))) {
+                    socket.leave();
+                }
+                let served = self.controllers.last_mut();
+                served.expect("it was just added").mount = mount;
+                Ok(())
+            }
+            Err(error) => {
+                if let Some(served) = self.controllers.pop() {
+                    self.reactors[reactor].remove_controller(served.slot)?;
+                }
+                self.close_at_holder(&socket.path());
+                Err(error)
+            }
+        }
+    }
+
+    /// Adds a controller to its reactor.
+    fn add(
+        &mut self,
+        config: &Controller,
+        reactor: usize,
+        new: NewController,
+    ) -> anyhow::Result<()> {
+        let presence = new.presence.clone();
+        let doorbell_messages = new.doorbell_messages.clone();
+        let slot = self.reactors[reactor].add_controller(new)?;
         self.reactors[reactor].spread(slot, &config.reactors)?;
         tracing::info!(
             controller = config.name,
@@ -139,28 +181,38 @@ impl State {
             visited: BTreeSet::new(),
             mount: None,
         });
-        let mounted = match (found, &self.holder) {
-            (Some(mount), _) => Ok(Some(Mounted::Apart(mount))),
-            (None, Some(_)) if self.is_continuing => Ok(None),
-            (None, Some(holder)) => mount_apart(config, &socket.path(), holder),
-            (None, None) => mount(config, &socket.path()),
+        Ok(())
+    }
+
+    /// A listening socket for hosts over NVMe/TCP.
+    fn listening(&mut self, config: &Controller, address: SocketAddr) -> anyhow::Result<Way> {
+        let listener = TcpListener::bind(address)
+            .with_context(|| format!("cannot listen on {}", config.listen))?;
+        listener.set_nonblocking(true)?;
+        let tcp = config.tcp.unwrap_or_default();
+        let Words { subnqn, .. } = self.words(&self.aim(), config.subsystem())?;
+        let max_transfer = u32::try_from(config.max_transfer.0).context("max_transfer")?;
+        let target = TargetConfig {
+            name: config.name.clone(),
+            subnqn,
+            queues: config.queues,
+            queue_depth: config.queue_depth,
+            max_transfer,
+            in_capsule: u32::try_from(tcp.in_capsule_data.0).context("in_capsule_data")?,
+            digests: Digests::new()
+                .with_header(tcp.header_digest)
+                .with_data(tcp.data_digest),
+            success: match tcp.success {
+                api::config::Success::Specified => Success::AsSpecified,
+                api::config::Success::Always => Success::Always,
+            },
+            slots: tcp.memory.0,
         };
-        match mounted.with_context(place) {
-            Ok(mount) => {
-                if matches!(mount, Some(Mounted::Apart(_))) {
-                    socket.leave();
-                }
-                let served = self.controllers.last_mut();
-                served.expect("it was just added").mount = mount;
-                Ok(())
-            }
-            Err(error) => {
-                self.reactors[reactor].remove_controller(slot)?;
-                self.close_at_holder(&socket.path());
-                self.controllers.pop();
-                Err(error)
-            }
-        }
+        Ok(Way::NvmeTcp(Listening {
+            listener,
+            config: Arc::new(target),
+            hosts: tcp.hosts.into(),
+        }))
     }
 
     /// A controller with changes of its keys.
@@ -195,11 +247,10 @@ impl State {
     fn prepare(
         &mut self,
         config: &Controller,
-        socket: &Path,
+        way: Way,
         reactor: usize,
         subsystem: SubsystemSlot,
     ) -> anyhow::Result<NewController> {
-        let entrance = self.entrance(config, socket)?;
         let Words { serial, subnqn } = self.words(&self.aim(), config.subsystem())?;
         let doorbells = match config.doorbells {
             Doorbells::Mapped => DoorbellMode::Mapped,
@@ -234,7 +285,7 @@ impl State {
             keys,
             config,
             subsystem,
-            entrance,
+            way,
             presence: Arc::new(Presence::new(announce)),
             doorbell_messages: Arc::default(),
             custody,

@@ -69,6 +69,9 @@ pub enum End {
     /// The association ends.
     #[error("its association ended")]
     Association,
+    /// The operator has ended it.
+    #[error("the operator ended it")]
+    Removed,
     /// The socket failed.
     #[error("the socket failed: {0}")]
     Io(io::Error),
@@ -90,6 +93,7 @@ impl End {
             Self::Refused => "refused",
             Self::Reset => "reset",
             Self::Association => "association",
+            Self::Removed => "removed",
             Self::Io(_) => "io",
         }
     }

@@ -1,4 +1,5 @@
-//! A controller on its reactor: the session of its host, and the transition to the next host.
+//! A controller for one host at a time over vfio-user: the session of the host, and the transition
+//! to the next one.
 //!
 //! A host attaches once it has introduced itself ([`Door`]). When it leaves, its commands are
 //! drained before its socket is closed, and the socket is closed so that the host sees an end of
@@ -8,21 +9,20 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use controller::flight::WatchSpec;
 use controller::{Controller, Interrupt};
 use engine::ControllerSlot;
-use memory::{ClientMappings, Counter, DmaView, DoorbellPages, LostFlag, Pieces};
+use memory::{ClientMappings, DmaView, DoorbellPages, LostFlag, Pieces};
 use port::time::Time;
 use transport::vfio_user::{Caller, Entrance, Session, SessionConfig};
 use vfio_user::Parting;
 
-use super::door::{Door, Seat};
-use super::lines::Vectors;
-use super::message::Answer;
-use super::poller::{Poller, Source};
-use super::presence::Presence;
+use crate::door::{Door, Seat};
+use crate::lines::Vectors;
 use crate::memory_care::{self, Owner};
+use crate::message::Answer;
 use crate::nodes::Nodes;
+use crate::poller::{Poller, Source};
+use crate::presence::Presence;
 
 /// State of the host.
 #[derive(Debug)]
@@ -36,9 +36,9 @@ enum Host {
     Leaving(Parting),
 }
 
-/// A controller on this reactor.
+/// See the module.
 #[derive(Debug)]
-pub(crate) struct Hosted {
+pub(crate) struct Local {
     name: String,
     slot: ControllerSlot,
     door: Door,
@@ -52,23 +52,17 @@ pub(crate) struct Hosted {
     lines_told: u64,
     /// Where to report the end of a removal.
     removal: Option<Answer<()>>,
-    /// Tracing and latency sampling of its commands.
-    pub(crate) watching: WatchSpec,
-    /// Counter of doorbells that arrive as messages.
-    pub(crate) doorbell_messages: Arc<Counter>,
 }
 
-impl Hosted {
+impl Local {
     pub(crate) fn new(
         name: String,
         slot: ControllerSlot,
         entrance: Entrance,
         session_config: SessionConfig,
         presence: Arc<Presence>,
-        watching: WatchSpec,
-        doorbell_messages: Arc<Counter>,
     ) -> Self {
-        Hosted {
+        Local {
             name,
             slot,
             door: Door::new(entrance, Source::Door(slot.0)),
@@ -79,13 +73,7 @@ impl Hosted {
             memory_told: 0,
             lines_told: 0,
             removal: None,
-            watching,
-            doorbell_messages,
         }
-    }
-
-    pub(crate) fn slot(&self) -> ControllerSlot {
-        self.slot
     }
 
     /// Whether its host waits for a step of a migration.
@@ -350,7 +338,7 @@ impl Hosted {
 
     /// Reports the end of the removal. The listening socket is closed by then.
     pub(crate) fn finish(self) {
-        let Hosted { door, removal, .. } = self;
+        let Local { door, removal, .. } = self;
         drop(door);
         if let Some(answer) = removal {
             // the caller may have stopped waiting

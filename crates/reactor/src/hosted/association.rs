@@ -1,0 +1,184 @@
+//! The controller of a host over NVMe/TCP: it exists for as long as its association does.
+
+use std::io;
+use std::sync::Arc;
+
+use controller::Controller;
+use engine::ControllerSlot;
+use port::time::Time;
+use transport::nvme_tcp::{Arrival, Association, End, Farewell};
+
+use super::target::Target;
+use crate::poller::{Poller, Source};
+use crate::presence::{HostView, Presence};
+
+/// Time after the last bytes of a host in which more are likely: its sockets are read in each turn,
+/// and not only when the poller reports them.
+const HOT_NS: u64 = 50_000;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    /// Name of the entrance, and its slot.
+    name: String,
+    target: ControllerSlot,
+    slot: ControllerSlot,
+    cntlid: u16,
+    presence: Arc<Presence>,
+    /// `None` once it has ended: its controller is removed when no command is in flight.
+    association: Option<Box<Association>>,
+    /// Its connections, after the end.
+    leaving: Vec<Farewell>,
+    /// Version of the association's connections that the poller has.
+    watched: u64,
+    /// When it did something last.
+    worked: Time,
+}
+
+impl Attached {
+    pub(crate) fn new(
+        entrance: &Target,
+        target: ControllerSlot,
+        slot: ControllerSlot,
+        association: Association,
+        host: HostView,
+        now: Time,
+    ) -> Self {
+        let (name, presence) = (entrance.name().to_owned(), entrance.presence().clone());
+        let cntlid = host.cntlid;
+        tracing::info!(
+            controller = name,
+            host = host.nqn,
+            from = %host.address,
+            cntlid,
+            "host attached"
+        );
+        presence.enter_association(&name, host);
+        Attached {
+            name,
+            target,
+            slot,
+            cntlid,
+            presence,
+            association: Some(Box::new(association)),
+            leaving: Vec::new(),
+            watched: u64::MAX,
+            worked: now,
+        }
+    }
+
+    /// Slot of the entrance.
+    pub(crate) fn target(&self) -> ControllerSlot {
+        self.target
+    }
+}
+
+impl Attached {
+    /// Watches its connections.
+    pub(crate) fn watch(&mut self, poller: &Poller) -> io::Result<()> {
+        let Some(association) = &self.association else {
+            return Ok(());
+        };
+        if self.watched == association.changes() {
+            return Ok(());
+        }
+        self.watched = association.changes();
+        let io_queues = u16::try_from(association.queues()).unwrap_or(u16::MAX);
+        self.presence
+            .change_association(self.cntlid, |host| host.io_queues = io_queues);
+        let source = Source::Controller(self.slot.0);
+        for (_, connection, wants_write) in association.connections() {
+            poller.set(connection, source, wants_write)?;
+        }
+        Ok(())
+    }
+
+    fn rewatch(&mut self, poller: &Poller) {
+        if let Err(error) = self.watch(poller) {
+            tracing::error!(controller = self.name, "cannot watch a host: {error}");
+        }
+    }
+
+    /// Whether its sockets are to be read in this turn.
+    #[inline]
+    pub(crate) fn is_hot(&self, now: Time) -> bool {
+        self.association.is_some() && now.since(self.worked) < HOT_NS
+    }
+
+    /// Reads its sockets, takes completions, and sends; true if it did something.
+    pub(crate) fn poll(&mut self, controller: &mut Controller, now: Time, poller: &Poller) -> bool {
+        let Some(association) = &mut self.association else {
+            return false;
+        };
+        let polled = association.poll(controller, now);
+        if polled.worked {
+            self.worked = now;
+        }
+        if let Some(end) = polled.ended {
+            tracing::info!(
+                controller = self.name,
+                host = association.host().nqn,
+                cntlid = self.cntlid,
+                "host detached: {end}"
+            );
+            self.end(controller, &end, now);
+            return true;
+        }
+        self.rewatch(poller);
+        polled.worked
+    }
+
+    /// Takes completions, and sends; true if it did something.
+    pub(crate) fn drain(&mut self, controller: &mut Controller, now: Time) -> bool {
+        let drained = match &mut self.association {
+            Some(association) => association.drain(controller, now),
+            None => false,
+        };
+        if drained {
+            self.worked = now;
+        }
+        drained
+    }
+
+    /// Adds a connection for an I/O queue, which may be refused.
+    pub(crate) fn join(&mut self, arrival: Arrival, controller: &mut Controller, now: Time) {
+        if let Some(association) = &mut self.association {
+            association.join(arrival, controller, now);
+            self.worked = now;
+        }
+    }
+
+    /// Resets the controller and closes the connections, which may have a last answer to send.
+    pub(crate) fn end(&mut self, controller: &mut Controller, end: &End, now: Time) {
+        if let Some(association) = self.association.take() {
+            controller.function_reset();
+            self.presence.leave_association(&self.name, self.cntlid);
+            self.leaving = association.end(end, now);
+        }
+    }
+
+    /// Connections that are to close, which the entrance looks after.
+    pub(crate) fn take_leaving(&mut self) -> Vec<Farewell> {
+        std::mem::take(&mut self.leaving)
+    }
+
+    /// Whether it has ended. Its controller is to be removed when no command is in flight.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.association.is_none()
+    }
+
+    /// Whether it must be polled without an event: it waits for its last commands.
+    pub(crate) fn is_in_transition(&self) -> bool {
+        self.has_ended()
+    }
+
+    /// The next deadline of its connections.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.association.as_ref()?.next_deadline()
+    }
+
+    /// Its controller is gone.
+    pub(crate) fn finish(self) {
+        tracing::debug!(controller = self.name, "its controller is removed");
+    }
+}

@@ -1,0 +1,233 @@
+//! A controller on its reactor, and the way in which its hosts reach it.
+
+pub(crate) mod association;
+pub(crate) mod local;
+pub(crate) mod target;
+
+use std::io;
+use std::sync::Arc;
+
+use controller::flight::WatchSpec;
+use controller::{Controller, Interrupt};
+use engine::ControllerSlot;
+use memory::Counter;
+use port::time::Time;
+use transport::vfio_user::Session;
+
+use self::association::Attached;
+use self::local::Local;
+use self::target::Target;
+use crate::lines::Vectors;
+use crate::message::Answer;
+use crate::poller::Poller;
+
+/// The way in which hosts reach a controller.
+#[derive(Debug)]
+pub(crate) enum Front {
+    /// One host at a time, over vfio-user.
+    Local(Box<Local>),
+    /// Hosts over NVMe/TCP, each with a controller of its own.
+    Target(Box<Target>),
+    /// The controller of one of them.
+    Association(Box<Attached>),
+}
+
+/// A controller on this reactor.
+#[derive(Debug)]
+pub(crate) struct Hosted {
+    slot: ControllerSlot,
+    front: Front,
+    /// Tracing and latency sampling of its commands.
+    pub(crate) watching: WatchSpec,
+    /// Counter of doorbells that arrive as messages.
+    pub(crate) doorbell_messages: Arc<Counter>,
+}
+
+impl Hosted {
+    pub(crate) fn new(
+        slot: ControllerSlot,
+        front: Front,
+        watching: WatchSpec,
+        doorbell_messages: Arc<Counter>,
+    ) -> Self {
+        Hosted {
+            slot,
+            front,
+            watching,
+            doorbell_messages,
+        }
+    }
+
+    pub(crate) fn slot(&self) -> ControllerSlot {
+        self.slot
+    }
+
+    fn local(&self) -> Option<&Local> {
+        match &self.front {
+            Front::Local(local) => Some(local),
+            Front::Target(_) | Front::Association(_) => None,
+        }
+    }
+
+    #[inline]
+    fn local_mut(&mut self) -> Option<&mut Local> {
+        match &mut self.front {
+            Front::Local(local) => Some(local),
+            Front::Target(_) | Front::Association(_) => None,
+        }
+    }
+
+    /// The entrance of hosts over a network.
+    pub(crate) fn target_mut(&mut self) -> Option<&mut Target> {
+        match &mut self.front {
+            Front::Target(target) => Some(target),
+            Front::Local(_) | Front::Association(_) => None,
+        }
+    }
+
+    /// The association of one of them.
+    #[inline]
+    pub(crate) fn association_mut(&mut self) -> Option<&mut Attached> {
+        match &mut self.front {
+            Front::Association(attached) => Some(attached),
+            Front::Local(_) | Front::Target(_) => None,
+        }
+    }
+
+    /// Slot of the entrance of its host, where that is another controller.
+    pub(crate) fn target(&self) -> Option<ControllerSlot> {
+        match &self.front {
+            Front::Association(attached) => Some(attached.target()),
+            Front::Local(_) | Front::Target(_) => None,
+        }
+    }
+
+    /// Whether its host waits for a step of a migration.
+    pub(crate) fn migrates(&self) -> bool {
+        self.local().is_some_and(Local::migrates)
+    }
+
+    /// The session of its host over vfio-user.
+    pub(crate) fn session_mut(&mut self) -> Option<&mut Session> {
+        self.local_mut().and_then(Local::session_mut)
+    }
+
+    /// Goes on with the host of a former process, on its controller.
+    pub(crate) fn resume(
+        &mut self,
+        session: Session,
+        controller: &mut Controller,
+        poller: &Poller,
+    ) -> io::Result<()> {
+        match self.local_mut() {
+            Some(local) => local.resume(session, controller, poller),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts to watch for hosts.
+    pub(crate) fn watch(&mut self, poller: &Poller) -> io::Result<()> {
+        match &mut self.front {
+            Front::Local(local) => local.watch(poller),
+            Front::Target(target) => target.watch(poller),
+            Front::Association(attached) => attached.watch(poller),
+        }
+    }
+
+    /// Whether its host's doorbells are plain stores, which wake no thread.
+    pub(crate) fn is_unwoken(&self) -> bool {
+        self.local().is_some_and(Local::is_unwoken)
+    }
+
+    /// Whether it must be polled without an event.
+    pub(crate) fn is_in_transition(&self) -> bool {
+        match &self.front {
+            Front::Local(local) => local.is_in_transition(),
+            Front::Target(target) => target.is_in_transition(),
+            Front::Association(attached) => attached.is_in_transition(),
+        }
+    }
+
+    /// The next deadline of its sockets.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        match &self.front {
+            Front::Local(local) => local.next_deadline(),
+            Front::Target(target) => target.next_deadline(),
+            Front::Association(attached) => attached.next_deadline(),
+        }
+    }
+
+    /// Raises an interrupt at its host. A host over a network has none: its queues are looked at.
+    #[inline]
+    pub(crate) fn raise(&mut self, interrupt: Interrupt) {
+        if let Some(local) = self.local_mut() {
+            local.raise(interrupt);
+        }
+    }
+
+    /// The interrupt lines for its queues on other reactors.
+    pub(crate) fn lines(&self) -> Vectors {
+        self.local().map(Local::lines).unwrap_or_default()
+    }
+
+    /// Whether these lines have changed since the last call.
+    pub(crate) fn have_lines_changed(&mut self) -> bool {
+        self.local_mut().is_some_and(Local::have_lines_changed)
+    }
+
+    /// Polls the session of its host; true if it did something.
+    pub(crate) fn poll(&mut self, controller: &mut Controller, now: Time, poller: &Poller) -> bool {
+        match &mut self.front {
+            Front::Local(local) => local.poll(controller, now, poller),
+            Front::Target(_) => false,
+            Front::Association(attached) => attached.poll(controller, now, poller),
+        }
+    }
+
+    /// Polls the connections that are not hosts yet; true if it did something.
+    pub(crate) fn poll_door(
+        &mut self,
+        controller: &mut Controller,
+        now: Time,
+        poller: &Poller,
+    ) -> bool {
+        match &mut self.front {
+            Front::Local(local) => local.poll_door(controller, now, poller),
+            Front::Target(target) => target.poll(now, poller),
+            Front::Association(_) => false,
+        }
+    }
+
+    /// Begins the removal: no host can attach any more. The host over vfio-user is detached; those
+    /// of a target are to be ended by the caller.
+    pub(crate) fn remove(
+        &mut self,
+        controller: &mut Controller,
+        poller: &Poller,
+        answer: Answer<()>,
+    ) {
+        match &mut self.front {
+            Front::Local(local) => local.remove(controller, poller, answer),
+            Front::Target(target) => target.remove(poller, answer),
+            Front::Association(_) => {}
+        }
+    }
+
+    /// Whether a removal is complete, and this can be dropped.
+    pub(crate) fn is_removed(&self) -> bool {
+        match &self.front {
+            Front::Local(local) => local.is_removed(),
+            Front::Target(target) => target.is_removed(),
+            Front::Association(attached) => attached.has_ended(),
+        }
+    }
+
+    /// Reports the end of the removal.
+    pub(crate) fn finish(self) {
+        match self.front {
+            Front::Local(local) => local.finish(),
+            Front::Target(target) => target.finish(),
+            Front::Association(attached) => attached.finish(),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Hosts over NVMe/TCP: each gets a controller when it comes, which is removed after it has left.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context;
+use controller::ControllerConfig;
+use controller::config::{DoorbellMode, Fabrics, Interface};
+use engine::ControllerSlot;
+use port::time::Time;
+use transport::nvme_tcp::{Arrival, Association, End, Farewell, Refusal};
+
+use super::Reactor;
+use crate::hosted::association::Attached;
+use crate::hosted::target::Target;
+use crate::hosted::{Front, Hosted};
+use crate::presence::HostView;
+use crate::tenants::TenantNews;
+
+impl Reactor {
+    /// Does what connections of a target have asked for with Connect.
+    pub(super) fn take_arrivals(&mut self, index: usize) {
+        while let Some((arrival, from)) = self.target_mut(index).and_then(Target::take_arrival) {
+            let now = self.clock.now();
+            let refused = if arrival.qid() == 0 {
+                self.associate(index, arrival, from, now)
+            } else {
+                self.join(index, arrival, now)
+            };
+            if let Some(farewell) = refused {
+                self.see_off(index, farewell);
+            }
+        }
+    }
+
+    fn see_off(&mut self, index: usize, farewell: Farewell) {
+        let target = self.hosted.get_mut(index).and_then(Option::as_mut);
+        if let Some(target) = target.and_then(Hosted::target_mut) {
+            target.see_off(farewell, &self.poller);
+        }
+    }
+
+    /// Hands the connections of an association that has ended to its entrance.
+    pub(super) fn take_leaving(&mut self, index: usize) {
+        let hosted = self.hosted.get_mut(index).and_then(Option::as_mut);
+        let Some(attached) = hosted.and_then(Hosted::association_mut) else {
+            return;
+        };
+        let (target, leaving) = (attached.target(), attached.take_leaving());
+        for farewell in leaving {
+            self.see_off(target.0, farewell);
+        }
+    }
+
+    fn target_mut(&mut self, index: usize) -> Option<&mut Target> {
+        let hosted = self.hosted.get_mut(index).and_then(Option::as_mut);
+        hosted.and_then(Hosted::target_mut)
+    }
+
+    /// A host's first connection: it gets a controller.
+    fn associate(
+        &mut self,
+        index: usize,
+        arrival: Arrival,
+        from: SocketAddr,
+        now: Time,
+    ) -> Option<Farewell> {
+        let target = self.target_mut(index)?;
+        if !target.has_room() {
+            return Some(arrival.refuse(Refusal::Busy, now));
+        }
+        let made = self.make_controller(index);
+        let slot = match made {
+            Ok(slot) => slot,
+            Err(error) => {
+                tracing::error!("a host over NVMe/TCP gets no controller: {error:#}");
+                return Some(arrival.refuse(Refusal::Busy, now));
+            }
+        };
+        let controller = self.engine.controller_mut(slot)?;
+        let host = HostView {
+            cntlid: controller.id().0,
+            nqn: arrival.host().nqn.clone(),
+            address: from,
+            io_queues: 0,
+            keep_alive_ms: arrival.kato_ms(),
+            connected: now,
+        };
+        let association = match Association::new(arrival, controller, now) {
+            Ok(association) => association,
+            Err(error) => {
+                tracing::error!("a host over NVMe/TCP gets no memory for its queues: {error}");
+                self.engine.remove_controller(slot);
+                return None;
+            }
+        };
+        let entrance = self.hosted[index].as_mut()?;
+        let (watching, at) = (entrance.watching.clone(), entrance.slot());
+        let target = entrance.target_mut()?;
+        target.associated(slot);
+        let attached = Attached::new(target, at, slot, association, host, now);
+        let tenant = target.tenant();
+        self.engine.watch_commands(slot, Some(watching.clone()));
+        self.engine.assign_controller(self.id, slot, tenant);
+        let front = Front::Association(Box::new(attached));
+        self.place(Hosted::new(slot, front, watching, Arc::default()));
+        self.associations.push(slot.0);
+        self.reports.repeat();
+        self.poll_hosted(slot.0, now, Hosted::poll);
+        None
+    }
+
+    /// The configuration of the hosts' controllers of the target in that slot, which has this one
+    /// itself.
+    pub(super) fn template_of(
+        &mut self,
+        slot: ControllerSlot,
+        config: ControllerConfig,
+        in_capsule: u32,
+    ) -> anyhow::Result<ControllerConfig> {
+        let entrance = self.engine.controller_mut(slot);
+        let entrance = entrance.context("it was just added")?.id();
+        Ok(ControllerConfig {
+            interface: Interface::Fabrics(Fabrics {
+                entrance,
+                in_capsule,
+            }),
+            doorbells: DoorbellMode::Trapped,
+            ..config
+        })
+    }
+
+    /// A controller for one more host of a target.
+    fn make_controller(&mut self, index: usize) -> anyhow::Result<ControllerSlot> {
+        let target = self.target_mut(index).context("the target is gone")?;
+        let (config, subsystem) = (target.next_controller(), target.subsystem());
+        let slot = self.begin(config, subsystem)?;
+        let controller = self.engine.controller_mut(slot);
+        let controller = controller.context("it was just added")?;
+        controller.set_reactor_counters(self.counters.clone());
+        Ok(slot)
+    }
+
+    /// A connection for an I/O queue of a host that has a controller.
+    fn join(&mut self, index: usize, arrival: Arrival, now: Time) -> Option<Farewell> {
+        let slots = self.target_mut(index)?.associations().to_vec();
+        let engine = &mut self.engine;
+        let is_meant = |slot: &ControllerSlot| {
+            let controller = engine.controller_mut(*slot);
+            controller.is_some_and(|controller| controller.id().0 == arrival.cntlid())
+        };
+        let found = slots.into_iter().find(is_meant);
+        let hosted = found.and_then(|slot| self.hosted[slot.0].as_mut());
+        let attached = hosted.and_then(Hosted::association_mut);
+        let controller = found.and_then(|slot| self.engine.controller_mut(slot));
+        let (Some(slot), Some(attached), Some(controller)) = (found, attached, controller) else {
+            return Some(arrival.refuse(Refusal::Controller, now));
+        };
+        attached.join(arrival, controller, now);
+        self.poll_hosted(slot.0, now, Hosted::poll);
+        None
+    }
+
+    /// Serves the hosts over NVMe/TCP: what their controllers have completed is sent, and the
+    /// sockets of hosts that have sent something lately are read. True if it did something.
+    #[inline]
+    pub(super) fn serve_associations(&mut self, now: Time, turn_worked: bool) -> bool {
+        if self.associations.is_empty() {
+            return false;
+        }
+        self.serve_each(now, turn_worked)
+    }
+
+    fn serve_each(&mut self, now: Time, turn_worked: bool) -> bool {
+        let mut worked = false;
+        for at in 0..self.associations.len() {
+            let index = self.associations[at];
+            let hosted = self.hosted.get_mut(index).and_then(Option::as_mut);
+            let attached = hosted.and_then(Hosted::association_mut);
+            let Some(attached) = attached else {
+                continue;
+            };
+            if attached.is_hot(now) {
+                worked |= self.poll_hosted(index, now, Hosted::poll);
+            } else if turn_worked
+                && let Some(controller) = self.engine.controller_mut(ControllerSlot(index))
+            {
+                worked |= attached.drain(controller, now);
+            }
+        }
+        worked
+    }
+
+    /// Ends the associations of a target that is removed.
+    pub(super) fn end_associations(&mut self, index: usize) {
+        let slots = self.target_mut(index).map(|t| t.associations().to_vec());
+        for slot in slots.unwrap_or_default() {
+            let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
+            let attached = hosted.and_then(Hosted::association_mut);
+            if let (Some(attached), Some(controller)) = (attached, self.engine.controller_mut(slot))
+            {
+                attached.end(controller, &End::Removed, self.clock.now());
+            }
+            self.poll_hosted(slot.0, self.clock.now(), Hosted::poll);
+        }
+    }
+
+    /// The controller of a host that has left is gone.
+    pub(super) fn dissociated(&mut self, slot: ControllerSlot, target: ControllerSlot) {
+        self.associations.retain(|index| *index != slot.0);
+        self.engine.assign_controller(self.id, slot, None);
+        if let Some(target) = self.target_mut(target.0) {
+            target.dissociated(slot);
+        }
+        self.note_transition(target.0);
+    }
+
+    /// Applies an update of tenants: a target's is that of its hosts' controllers.
+    pub(super) fn tell_tenants(&mut self, news: TenantNews) {
+        if let TenantNews::Controller(home, slot, tenant) = &news
+            && *home == self.id
+            && let Some(target) = self.target_mut(slot.0)
+        {
+            let tenant = *tenant;
+            target.set_tenant(tenant);
+            for slot in target.associations().to_vec() {
+                self.engine.assign_controller(self.id, slot, tenant);
+            }
+        }
+        news.tell(&mut self.engine);
+    }
+}
