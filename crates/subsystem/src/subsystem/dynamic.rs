@@ -2,7 +2,7 @@
 //! 3.1.2).
 //!
 //! Each has the namespaces of its *entrance*, a configured controller, and a host of its own. It is
-//! in no record, and nothing of it is kept when it leaves. Invariants: a dynamic controller has the
+//! in no record, and its state ends when it leaves. Invariants: a dynamic controller has the
 //! attachments of its entrance at any time; an identifier is free again only when every operation
 //! of its last controller has ended, and is given again as late as possible.
 

@@ -252,7 +252,8 @@ impl Subsystem {
         self.members.iter().filter(|m| m.entrance.is_none())
     }
 
-    /// Adds a configured controller and returns its identifier, which stays assigned to its name forever.
+    /// Adds a configured controller and returns its identifier, which stays assigned to its name
+    /// forever.
     ///
     /// # Errors
     /// There is no identifier left.

@@ -411,7 +411,7 @@ fn namespaces_are_attached_to_the_entrance() {
     assert_eq!(listed(&mut world, 0x12, 1), ids);
     let nsid = world.create(1, Fields::shared(64)).unwrap();
     assert_eq!(listed(&mut world, 0x12, nsid), [0; 0]);
-    // A dynamic controller has what its entrance has, and nothing of its own.
+    // A dynamic controller has what its entrance has, and no other namespace.
     for dynamic in [ids[1], ids[2]] {
         assert_eq!(world.attach(1, nsid, &[dynamic]), LIST_INVALID);
         assert_eq!(world.attach(1, nsid, &[ids[0], dynamic]), LIST_INVALID);
