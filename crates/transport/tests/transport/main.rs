@@ -1,5 +1,6 @@
 //! Connections and sessions as a reactor uses them.
 
 mod caller;
+mod nvme_tcp;
 mod resume;
 mod session;

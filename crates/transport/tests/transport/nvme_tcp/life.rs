@@ -1,0 +1,252 @@
+//! Properties, enabling, resets, shutdown and the ends of associations and queues.
+
+use std::time::Duration;
+
+use nvme_spec::Status;
+use nvme_spec::fabrics::PropertySize;
+use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
+
+use super::host::{Connect, Host, Manner, in_capsule, pattern};
+use super::rig::Rig;
+
+const GOOD: Status = Status::SUCCESSFUL_COMPLETION;
+const INVALID: Status = Status::INVALID_FIELD_IN_COMMAND;
+
+#[test]
+fn properties_are_the_registers_that_a_host_may_reach() {
+    let mut rig = Rig::new();
+    let mut host = Host::admin(&mut rig, Manner::default());
+    let cap = host.get(&mut rig, 0).unwrap();
+    assert_eq!(cap & 0xffff, 31, "MQES");
+    assert_eq!(cap >> 32 & 0xf, 0, "DSTRD");
+    assert_eq!(host.get(&mut rig, 0x08), Ok(0x0002_0100));
+    assert_eq!(host.get(&mut rig, 0x14), Ok(0));
+    assert_eq!(host.get(&mut rig, 0x1c), Ok(0));
+    assert!(host.get(&mut rig, 0x68).unwrap() > 0, "CRTO");
+    // Wrong sizes, registers of a PCI function, and none.
+    let eight = PropertySize::BYTES_8;
+    assert_eq!(host.get_sized(&mut rig, 0x08, eight), Err(INVALID));
+    assert_eq!(host.get_sized(&mut rig, 0x14, eight), Err(INVALID));
+    let four = PropertySize::BYTES_4;
+    assert_eq!(host.get_sized(&mut rig, 0x00, four), Err(INVALID));
+    assert_eq!(
+        host.get_sized(&mut rig, 0x00, PropertySize(2)),
+        Err(INVALID)
+    );
+    for offset in [
+        0x04,
+        0x0c,
+        0x10,
+        0x24,
+        0x28,
+        0x30,
+        0x38,
+        0x1000,
+        0x1004,
+        u32::MAX,
+    ] {
+        assert_eq!(host.get(&mut rig, offset), Err(INVALID), "{offset:#x}");
+        assert_eq!(host.set(&mut rig, offset, 1), INVALID, "{offset:#x}");
+    }
+    for offset in [0x00, 0x08, 0x68] {
+        assert_eq!(host.set(&mut rig, offset, 1), INVALID, "{offset:#x}");
+    }
+}
+
+#[test]
+fn commands_wait_for_enable_and_some_are_never_the_hosts() {
+    let mut rig = Rig::new();
+    let mut host = Host::admin(&mut rig, Manner::default());
+    let sqe = host.command(AdminOpcode::IDENTIFY, 4096);
+    let status = host.admin.status(&mut rig, &sqe, &[]);
+    assert_eq!(status, Status::COMMAND_SEQUENCE_ERROR);
+    host.enable(&mut rig);
+    host.identify(&mut rig, 1, 0);
+    for opcode in [0x00, 0x01, 0x04, 0x05, 0x7c] {
+        let sqe = host.command(AdminOpcode(opcode), 0);
+        let status = host.admin.status(&mut rig, &sqe, &[]);
+        assert_eq!(status, Status::INVALID_COMMAND_OPCODE, "{opcode:#x}");
+    }
+    // Fabrics commands: authentication, Disconnect and Connect on a queue that has one.
+    for (fctype, expected) in [
+        (5, Status::INVALID_COMMAND_OPCODE),
+        (6, Status::INVALID_COMMAND_OPCODE),
+        (8, Status::INVALID_COMMAND_OPCODE),
+        (2, Status::INVALID_COMMAND_OPCODE),
+        (1, Status::COMMAND_SEQUENCE_ERROR),
+    ] {
+        let mut sqe = host.command(AdminOpcode::FABRICS, 0);
+        sqe.nsid = fctype;
+        assert_eq!(host.admin.status(&mut rig, &sqe, &[]), expected, "{fctype}");
+    }
+    assert!(rig.ends.is_empty());
+}
+
+#[test]
+fn io_queues_take_no_fabrics_commands() {
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 1, Manner::default());
+    for (fctype, expected) in [
+        (0, Status::INVALID_COMMAND_OPCODE),
+        (4, Status::INVALID_COMMAND_OPCODE),
+        (8, Status::INVALID_COMMAND_OPCODE),
+        (1, Status::COMMAND_SEQUENCE_ERROR),
+    ] {
+        let mut sqe = host.command(AdminOpcode::FABRICS, 0);
+        sqe.nsid = fctype;
+        assert_eq!(host.io[0].status(&mut rig, &sqe, &[]), expected, "{fctype}");
+    }
+}
+
+#[test]
+fn events_and_aborts_go_to_the_controller() {
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 0, Manner::default());
+    let mut event = host.command(AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST, 0);
+    event.cid = 0x1f;
+    host.admin.send_capsule(&event, &[]);
+    host.admin.pump(&mut rig);
+    assert!(host.admin.responses.is_empty(), "it is held");
+    host.identify(&mut rig, 1, 0);
+    let mut abort = host.command(AdminOpcode::ABORT, 0);
+    abort.cdw10 = 0x1f << 16;
+    host.admin.send_capsule(&abort, &[]);
+    host.admin.pump(&mut rig);
+    let mut ends: Vec<_> = host.admin.responses.drain(..).collect();
+    ends.sort_by_key(|cqe| cqe.cid != 0x1f);
+    assert_eq!(ends[0].cid, 0x1f);
+    assert_eq!(ends[0].status.status(), Status::COMMAND_ABORT_REQUESTED);
+    assert_eq!((ends[1].cid, ends[1].dw0 & 1), (abort.cid, 0), "aborted");
+}
+
+#[test]
+fn a_reset_ends_the_io_queues_and_a_new_life_begins() {
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 2, Manner::default());
+    let event = host.command(AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST, 0);
+    host.admin.send_capsule(&event, &[]);
+    // A write whose data never come, and holds a slot.
+    let write = host.blocks(NvmOpcode::WRITE, 0, 100);
+    host.io[0].send_capsule(&write, &[]);
+    host.io[0].pump(&mut rig);
+    assert_eq!(host.set(&mut rig, 0x14, 0x46_0060), GOOD);
+    rig.settle();
+    assert_eq!(host.get(&mut rig, 0x1c), Ok(0));
+    for mut io in host.io.drain(..) {
+        io.pump(&mut rig);
+        assert!(io.closed);
+    }
+    let association = rig.association.as_ref().unwrap();
+    assert_eq!(association.queues(), 0);
+    assert_eq!(association.counters().ended["reset"], 2);
+
+    host.enable(&mut rig);
+    let (peer, cqe) = Connect::new(1, 32, host.cntlid).peer(&mut rig, host.offer);
+    assert_eq!(cqe.status.status(), GOOD);
+    host.io.push(peer);
+    // All slots are there again.
+    for seed in 0..8 {
+        let data = pattern(256 * 512, seed);
+        assert_eq!(host.write(&mut rig, 0, 0, &data), GOOD);
+        assert!(host.read(&mut rig, 0, 0, 256) == data);
+    }
+    assert!(
+        host.admin.responses.is_empty(),
+        "the event died with the reset"
+    );
+}
+
+#[test]
+fn a_shutdown_completes_and_the_association_ends_with_its_connection() {
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 1, Manner::default());
+    assert_eq!(host.set(&mut rig, 0x14, 0x46_4061), GOOD);
+    rig.settle();
+    assert_eq!(
+        host.get(&mut rig, 0x1c),
+        Ok(0b1001),
+        "complete, and still ready"
+    );
+    let (_peer, cqe) = Connect::new(2, 32, host.cntlid).peer(&mut rig, host.offer);
+    assert_eq!(cqe.status.status(), Status::COMMAND_SEQUENCE_ERROR);
+    drop(host);
+    rig.settle();
+    assert_eq!(rig.ends, ["closed"]);
+    assert!(rig.association.is_none());
+    assert!(rig.with_controller(|controller| controller.is_quiet()));
+}
+
+#[test]
+fn a_queue_that_closes_is_deleted_and_can_be_made_again() {
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 1, Manner::default());
+    for seed in 0..6 {
+        // It closes with data under way in both directions.
+        let read = host.blocks(NvmOpcode::READ, 0, 256);
+        let write = host.blocks(NvmOpcode::WRITE, 0, 200);
+        let mut small = host.blocks(NvmOpcode::WRITE, 0, 8);
+        in_capsule(&mut small, 4096);
+        let io = &mut host.io[0];
+        io.send_capsule(&read, &[]);
+        io.send_capsule(&write, &[]);
+        let bytes = io.capsule(&small, &pattern(4096, seed));
+        io.send(&bytes[..1000]);
+        if seed % 2 == 0 {
+            rig.turn();
+        }
+        drop(host.io.remove(0));
+        rig.settle();
+        let association = rig.association.as_ref().unwrap();
+        assert_eq!(association.queues(), 0);
+        assert_eq!(association.counters().ended["closed"], u64::from(seed) + 1);
+        let (peer, cqe) = Connect::new(1, 32, host.cntlid).peer(&mut rig, host.offer);
+        assert_eq!(cqe.status.status(), GOOD);
+        host.io.push(peer);
+        let data = pattern(256 * 512, seed);
+        assert_eq!(host.write(&mut rig, 0, 0, &data), GOOD);
+        assert!(host.read(&mut rig, 0, 0, 256) == data);
+    }
+}
+
+#[test]
+fn a_host_that_falls_silent_loses_its_association() {
+    let mut rig = Rig::new();
+    let manner = Manner {
+        kato_ms: 5000,
+        ..Manner::default()
+    };
+    let mut host = Host::new(&mut rig, 1, manner);
+    // Any bytes are a sign of life, on any connection.
+    for _ in 0..4 {
+        rig.advance(Duration::from_secs(4));
+        rig.turn();
+        assert_eq!(host.read(&mut rig, 0, 0, 1).len(), 512);
+    }
+    rig.advance(Duration::from_secs(6));
+    for _ in 0..8 {
+        rig.settle();
+        rig.advance(Duration::from_millis(500));
+    }
+    assert_eq!(rig.ends, ["keep-alive"]);
+    host.admin.pump(&mut rig);
+    host.io[0].pump(&mut rig);
+    assert!(host.admin.closed && host.io[0].closed);
+}
+
+#[test]
+fn a_fault_of_one_queue_is_no_other_ones() {
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 2, Manner::default());
+    host.io[0].send(&[0xff; 72]);
+    host.io[0].pump(&mut rig);
+    assert!(host.io[0].terminated.is_some() && host.io[0].closed);
+    assert_eq!(host.read(&mut rig, 1, 0, 8).len(), 4096);
+    assert_eq!(rig.association.as_ref().unwrap().queues(), 1);
+    // One of the admin queue ends all.
+    host.admin.send(&[0xff; 72]);
+    host.admin.pump(&mut rig);
+    host.io[1].pump(&mut rig);
+    assert!(host.admin.terminated.is_some());
+    assert!(host.admin.closed && host.io[1].closed);
+    assert_eq!(rig.ends, ["type"]);
+}

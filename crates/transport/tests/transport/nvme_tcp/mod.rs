@@ -1,0 +1,7 @@
+//! Hosts of an NVMe/TCP target, over socket pairs and a controller with a RAM medium.
+
+mod connect;
+mod data;
+mod host;
+mod life;
+mod rig;

@@ -1,0 +1,225 @@
+//! The target's side: a reactor of one entrance, on the test's thread and in virtual time.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::{Controller, ControllerConfig, DoorbellMode, Fabrics, Interface};
+use driver::bus::Bus as _;
+use loopback::InProcess;
+use media::{Medium, MediumKind, MediumSpec};
+use memory::DoorbellPages;
+use port::namespace::Namespace;
+use port::time::Time;
+use port::{ChannelId, Channels, MediumTraits};
+use subsystem::{Subsystem, SubsystemConfig};
+use transport::nvme_tcp::{
+    Association, Digests, End, Farewell, Newcomer, Progress, Refusal, Success, TargetConfig,
+};
+
+/// The subsystem's name.
+pub(super) const SUBNQN: &str = "nqn.2026-11.t:s0";
+/// Bytes of the medium.
+pub(super) const MEDIUM_LEN: u64 = 8 << 20;
+/// The namespace with blocks of 512 bytes; the next one has blocks of 4,096 bytes.
+pub(super) const NSID: u32 = 1;
+/// I/O queues.
+pub(super) const QUEUES: u16 = 4;
+/// Bytes of a command.
+pub(super) const MAX_TRANSFER: u32 = 128 << 10;
+/// Bytes of data in a capsule.
+pub(super) const IN_CAPSULE: u32 = 8192;
+
+/// See the module.
+pub(super) struct Rig {
+    bus: InProcess<media::Channel>,
+    /// The entrance itself serves no host.
+    _entrance: Controller,
+    config: Arc<TargetConfig>,
+    newcomers: Vec<Newcomer>,
+    pub(super) association: Option<Association>,
+    farewells: Vec<Farewell>,
+    /// Ends of newcomers and associations, by name.
+    pub(super) ends: Vec<&'static str>,
+}
+
+/// The usual configuration of the target.
+pub(super) fn config() -> TargetConfig {
+    TargetConfig {
+        name: "t".into(),
+        subnqn: SUBNQN.into(),
+        queues: QUEUES,
+        queue_depth: 32,
+        max_transfer: MAX_TRANSFER,
+        in_capsule: IN_CAPSULE,
+        digests: Digests::new().with_header(true).with_data(true),
+        success: Success::AsSpecified,
+        slots: 4 * u64::from(MAX_TRANSFER),
+    }
+}
+
+fn of_controller(target: &TargetConfig, interface: Interface) -> ControllerConfig {
+    ControllerConfig {
+        name: "c".into(),
+        vendor_id: 0x4e56,
+        device_id: 1,
+        serial: "S".into(),
+        model_number: "M".into(),
+        firmware_revision: "1".into(),
+        subnqn: target.subnqn.clone(),
+        queues: target.queues,
+        queue_depth: target.queue_depth,
+        max_transfer: target.max_transfer,
+        doorbells: DoorbellMode::Trapped,
+        msix: false,
+        intx: false,
+        interface,
+    }
+}
+
+impl Rig {
+    pub(super) fn new() -> Self {
+        Self::with(config())
+    }
+
+    pub(super) fn with(target: TargetConfig) -> Self {
+        let kind = MediumKind::Ram { size: MEDIUM_LEN };
+        let medium = Medium::open(&MediumSpec { kind }).unwrap();
+        let mut channels = Channels::new();
+        assert!(channels.insert(medium.channel(64).unwrap()).is_ok());
+        let half = MEDIUM_LEN / 2;
+        let namespaces = [9, 12]
+            .into_iter()
+            .zip(NSID..)
+            .map(|(shift, nsid)| Namespace {
+                nsid,
+                channel: ChannelId(0),
+                start: half * u64::from(nsid - NSID),
+                blocks: half >> shift,
+                lba_shift: shift,
+                nguid: [nsid as u8; 16],
+                eui64: [nsid as u8; 8],
+                traits: MediumTraits::default(),
+                restrictions: None,
+                set: None,
+            });
+        let subsystem = SubsystemConfig::with_namespaces(4, namespaces);
+        let mut subsystem = Subsystem::new(subsystem).unwrap();
+        let pages = |config: &ControllerConfig| {
+            Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap())
+        };
+        let config = of_controller(&target, Interface::Pcie);
+        let entrance = Controller::new(config.clone(), pages(&config), &mut subsystem).unwrap();
+        let interface = Interface::Fabrics(Fabrics {
+            entrance: entrance.id(),
+            in_capsule: target.in_capsule,
+        });
+        let config = of_controller(&target, interface);
+        let doorbells = pages(&config);
+        let controller = Controller::new(config, doorbells.clone(), &mut subsystem).unwrap();
+        Self {
+            bus: InProcess::new(controller, subsystem, doorbells, false, channels),
+            _entrance: entrance,
+            config: Arc::new(target),
+            newcomers: Vec::new(),
+            association: None,
+            farewells: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+
+    /// The other end of a new connection.
+    pub(super) fn connect(&mut self) -> UnixStream {
+        let (theirs, ours) = UnixStream::pair().unwrap();
+        let ours = OwnedFd::from(ours);
+        let newcomer = Newcomer::new(ours, self.config.clone(), self.now()).unwrap();
+        self.newcomers.push(newcomer);
+        theirs.set_nonblocking(true).unwrap();
+        theirs
+    }
+
+    pub(super) fn now(&self) -> Time {
+        Time(self.bus.now_ns())
+    }
+
+    pub(super) fn advance(&self, by: Duration) {
+        self.bus.advance(by);
+    }
+
+    pub(super) fn with_controller<T>(&self, look: impl FnOnce(&mut Controller) -> T) -> T {
+        self.bus.with_controller(look)
+    }
+
+    /// Everything that is due, and a turn of the controller.
+    pub(super) fn turn(&mut self) {
+        let now = self.now();
+        for mut newcomer in std::mem::take(&mut self.newcomers) {
+            match newcomer.poll(now) {
+                Progress::Waits => self.newcomers.push(newcomer),
+                Progress::Ended(end) => self.ends.push(end.name()),
+                Progress::Connects => self.arrive(newcomer),
+            }
+        }
+        if let Some(association) = &mut self.association {
+            let poll = |controller: &mut Controller| association.poll(controller, now);
+            let polled = self.bus.with_controller(poll);
+            if let Some(end) = polled.ended {
+                self.end(&end);
+            }
+        }
+        self.bus.turn();
+        let now = self.now();
+        if let Some(association) = &mut self.association {
+            self.bus
+                .with_controller(|controller| association.drain(controller, now));
+        }
+        self.farewells.retain_mut(|farewell| !farewell.poll(now));
+    }
+
+    fn arrive(&mut self, newcomer: Newcomer) {
+        let now = self.now();
+        let arrival = match newcomer.arrive(now) {
+            Ok(arrival) => arrival,
+            Err(farewell) => return self.farewells.push(farewell),
+        };
+        match &mut self.association {
+            None if arrival.qid() == 0 => {
+                let new = |controller: &mut Controller| Association::new(arrival, controller, now);
+                self.association = Some(self.bus.with_controller(new).unwrap());
+            }
+            Some(association) if arrival.cntlid() == association.cntlid() => {
+                let join = |controller: &mut Controller| association.join(arrival, controller, now);
+                self.bus.with_controller(join);
+            }
+            _ => {
+                let refusal = if arrival.qid() == 0 {
+                    Refusal::Busy
+                } else {
+                    Refusal::Controller
+                };
+                self.farewells.push(arrival.refuse(refusal, now));
+            }
+        }
+    }
+
+    fn end(&mut self, end: &End) {
+        self.ends.push(end.name());
+        let now = self.now();
+        let association = self.association.take().unwrap();
+        self.farewells.extend(association.end(end, now));
+        self.bus.with_controller(Controller::function_reset);
+    }
+
+    /// Turns until nothing more happens.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..24 {
+            self.turn();
+        }
+    }
+
+    /// Newcomers and connections that close.
+    pub(super) fn others(&self) -> usize {
+        self.newcomers.len() + self.farewells.len()
+    }
+}
