@@ -3,5 +3,7 @@
 mod connect;
 mod data;
 mod host;
+mod hostile;
 mod life;
+mod recorded;
 mod rig;
