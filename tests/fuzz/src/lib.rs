@@ -19,6 +19,7 @@ mod sgl_walk;
 mod sqe_program;
 mod state_area;
 mod tcp_stream;
+mod tcp_target;
 mod trace_file;
 
 use arbitrary::{Arbitrary, Unstructured};
@@ -51,6 +52,8 @@ targets! {
     state_area
     /// A peer of an NVMe/TCP connection sends anything, against a reader of the whole stream.
     tcp_stream
+    /// A host of an NVMe/TCP target sends anything.
+    tcp_target
     /// Files with traces have any content.
     trace_file
 }

@@ -89,6 +89,7 @@ replayed! {
     sqe_program
     state_area
     tcp_stream
+    tcp_target
     trace_file
 }
 
