@@ -42,10 +42,13 @@ const FILES: &[&str] = &["etc/mke2fs.conf"];
 const MODULES: &[&str] = &[
     "efivarfs",
     "null_blk",
+    "nvme-tcp",
+    "nvmet-tcp",
     "qemu_fw_cfg",
     "vfio-pci",
     "vfio_iommu_type1",
     "virtio_blk",
+    "virtio_net",
     "xfs",
     "zonefs",
 ];

@@ -26,6 +26,7 @@ mod service;
 mod shared;
 mod stops;
 mod survive;
+mod tcp;
 mod two;
 mod unplug;
 mod vfio;
