@@ -177,8 +177,7 @@ impl<B: Bus> QueuePair<B> {
         let Some(cid) = self.next_cid() else {
             return Ok(());
         };
-        let prps = self.prps(cid, buffer, 0, len)?;
-        (sqe.prp1, sqe.prp2) = (prps.prp1, prps.prp2);
+        self.pointer(cid, buffer, 0, len)?.put(sqe);
         Ok(())
     }
 

@@ -34,4 +34,4 @@ pub mod zoned;
 pub use device::{Device, Shutdown};
 pub use error::DriverError;
 pub use options::{CommandSets, Doorbells, Options};
-pub use queue::{Carrier, Full, HeadCarrier, QueueInterrupt, QueuePair, Rung};
+pub use queue::{Carrier, DataPointer, Full, HeadCarrier, QueueInterrupt, QueuePair, Rung};

@@ -151,8 +151,7 @@ impl Request {
         let len = u64::from(blocks) * u64::from(self.namespace.block_len);
         let len = usize::try_from(len).expect("a request fits in an address space");
         let (buffer, at) = self.memory.buffer(place);
-        let prps = queue.prps(cid, buffer, at, len)?;
-        (sqe.prp1, sqe.prp2) = (prps.prp1, prps.prp2);
+        queue.pointer(cid, buffer, at, len)?.put(&mut sqe);
         Ok(sqe)
     }
 

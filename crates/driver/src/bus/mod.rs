@@ -14,6 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use memory::{DoorbellPages, EventFd, HostMemory, Iova, Lent};
+use nvme_spec::identify::IdentifyController;
 
 use crate::DriverError;
 pub use crate::pci_address::{NoPciAddress, PciAddress};
@@ -186,6 +187,16 @@ pub trait Bus {
             "a drive cannot be taken over from another process over this bus".to_owned(),
         ))
     }
+
+    /// Whether the drive is behind a network (NVMe over Fabrics). Commands then describe their data
+    /// by one SGL data block of exactly their length; there is no PCI function, and no doorbell
+    /// that the drive itself sees.
+    fn is_over_fabrics(&self) -> bool {
+        false
+    }
+
+    /// Called with the Identify Controller data of a controller that was enabled.
+    fn identified(&self, _identity: &IdentifyController) {}
 
     /// Interrupt vectors of the drive.
     fn vectors(&self) -> u16;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use memory::vfio::Descriptors;
 use memory::{EventFd, HostMemory, Iova, Lent};
+use nvme_spec::identify::IdentifyController;
 
 use super::vfio::Vfio;
 use super::vfio_user::VfioUser;
@@ -185,6 +186,14 @@ impl Bus for AnyBus {
 
     fn clear_former(&self) -> Result<(), DriverError> {
         either!(self, bus => bus.clear_former())
+    }
+
+    fn is_over_fabrics(&self) -> bool {
+        either!(self, bus => bus.is_over_fabrics())
+    }
+
+    fn identified(&self, identity: &IdentifyController) {
+        either!(self, bus => bus.identified(identity));
     }
 
     fn vectors(&self) -> u16 {

@@ -19,7 +19,7 @@ use super::Device;
 use crate::bus::Bus;
 use crate::doorbell::ShadowBuffers;
 use crate::io::Namespace;
-use crate::{DriverError, QueuePair};
+use crate::{DataPointer, DriverError, QueuePair};
 
 /// I/O queue pairs requested; the controller grants as many of them as it has.
 const QUEUES_WANTED: u16 = 256;
@@ -38,7 +38,7 @@ impl<B: Bus> Device<B> {
     pub fn admin(&mut self, sqe: Sqe, data: Option<&Buffer>) -> Result<Cqe, DriverError> {
         let mut sqe = sqe;
         if let Some(buffer) = data {
-            (sqe.prp1, sqe.prp2) = self.admin_prps(buffer)?;
+            self.admin_pointer(buffer)?.put(&mut sqe);
         }
         let cid = self.submit_admin(sqe)?;
         let cqe = self.await_admin(cid, sqe.admin_opcode())?;
@@ -46,11 +46,16 @@ impl<B: Bus> Device<B> {
         Ok(cqe)
     }
 
-    fn admin_prps(&self, buffer: &Buffer) -> Result<(u64, u64), DriverError> {
+    fn admin_pointer(&self, buffer: &Buffer) -> Result<DataPointer, DriverError> {
         let len = u64::try_from(buffer.len()).expect("usize fits in 64 bits");
+        let address = self.iova(buffer).0;
         let none = |_: u64, _: u64| unreachable!("no pages for lists are given");
-        match crate::prp::build(self.iova(buffer).0, len, 0, 0, none) {
-            Ok(prps) => Ok((prps.prp1, prps.prp2)),
+        match crate::prp::build(address, len, 0, 0, none) {
+            Ok(_) if self.bus.is_over_fabrics() => {
+                let len = u32::try_from(len).expect("two pages at most");
+                Ok(DataPointer::block(address, len))
+            }
+            Ok(prps) => Ok(prps.into()),
             Err(_) => Err(DriverError::Unsupported(format!(
                 "an admin command transfers at most two pages (8192 bytes), not {len} bytes"
             ))),

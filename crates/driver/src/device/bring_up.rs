@@ -113,7 +113,9 @@ impl<B: Bus> Device<B> {
                 .unwrap_or(TRANSFER_LEN_LIMIT)
                 .min(TRANSFER_LEN_LIMIT),
         };
-        let offers_shadow = identity.oacs.dbcs();
+        self.bus.identified(&identity);
+        // Doorbell Buffer Config needs memory that the controller reaches (Base 2.1, 5.2.5).
+        let offers_shadow = identity.oacs.dbcs() && !self.bus.is_over_fabrics();
         let transfer_len = transfer_len.min(self.options.transfer_len_max);
         let enabled = self.enabled()?;
         (enabled.aerl_z, enabled.rtd3e_us) = (identity.aerl_z, identity.rtd3e);

@@ -17,6 +17,9 @@ impl<B: Bus> Device<B> {
     /// Memory space and bus mastering on; MSI-X too where interrupts are asked
     /// for.
     pub(super) fn enable_pci_function(&self) -> Result<(), DriverError> {
+        if self.bus.is_over_fabrics() {
+            return Ok(());
+        }
         let command = Command::from(self.config_u16(config::COMMAND)?)
             .with_memory_space(true)
             .with_bus_master(true);

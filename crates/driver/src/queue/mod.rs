@@ -29,6 +29,7 @@ mod pointers;
 
 pub(crate) use carrier::CarrierParts;
 pub use carrier::{Carrier, HeadCarrier};
+pub use pointers::DataPointer;
 
 /// Empty looks between two questions whether the server is still there: about
 /// every millisecond of polling in vain, never while there is work.
@@ -322,7 +323,7 @@ impl<B: Bus> QueuePair<B> {
     }
 
     /// The command identifier that the next [`Self::submit`] gives; it is also
-    /// the number of the slot whose list [`Self::prps`] fills.
+    /// the number of the slot whose list [`Self::pointer`] fills.
     #[must_use]
     pub fn next_cid(&self) -> Option<u16> {
         self.free.last().copied()

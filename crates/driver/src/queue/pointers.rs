@@ -1,14 +1,67 @@
 //! Data pointers of commands, with the list memory of the queue pair's slots.
 
 use memory::Buffer;
+use nvme_spec::Sqe;
+use nvme_spec::sgl::{SglDescriptor, SglDescriptorType};
+use nvme_spec::sqe::Psdt;
 
 use super::QueuePair;
 use crate::DriverError;
 use crate::bus::Bus;
 use crate::prp::{self, PrpError, Prps};
 
+/// The bits of PSDT in a command's first word.
+const PSDT_SHIFT: u32 = 14;
+/// The words of a command that hold its data pointer.
+const POINTER_WORDS: std::ops::Range<usize> = 3..5;
+
+/// The data pointer of a command: PRPs, or one SGL data block where the bus needs the exact number
+/// of bytes ([`Bus::is_over_fabrics`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DataPointer {
+    words: [u64; 2],
+    psdt: Psdt,
+}
+
+impl From<Prps> for DataPointer {
+    #[inline]
+    fn from(Prps { prp1, prp2 }: Prps) -> Self {
+        Self {
+            words: [prp1, prp2],
+            psdt: Psdt::PRP,
+        }
+    }
+}
+
+impl DataPointer {
+    /// `len` bytes at an address of the device's. None at all need no pointer.
+    pub(crate) fn block(address: u64, len: u32) -> Self {
+        if len == 0 {
+            return Self::default();
+        }
+        Self {
+            words: SglDescriptor::new(SglDescriptorType::DATA_BLOCK, address, len).to_words(),
+            psdt: Psdt::SGL_METADATA_BUFFER,
+        }
+    }
+
+    /// Sets the data pointer of a command.
+    #[inline]
+    pub fn put(self, sqe: &mut Sqe) {
+        [sqe.prp1, sqe.prp2] = self.words;
+        sqe.flags.set_psdt(self.psdt);
+    }
+
+    /// Sets the data pointer of a command that has none, as eight little-endian words.
+    #[inline]
+    pub(crate) fn put_words(self, words: &mut [u64; 8]) {
+        words[0] |= u64::from(self.psdt.0) << PSDT_SHIFT;
+        words[POINTER_WORDS].copy_from_slice(&self.words);
+    }
+}
+
 impl<B: Bus> QueuePair<B> {
-    /// Data pointers for `len` bytes of `buffer` from `at` on, with the list
+    /// The data pointer for `len` bytes of `buffer` from `at` on, with the list
     /// memory of slot `cid`, which must not be in flight.
     ///
     /// # Errors
@@ -17,30 +70,30 @@ impl<B: Bus> QueuePair<B> {
     ///
     /// # Panics
     /// When the range is not inside the buffer, or `cid` is no slot.
-    pub fn prps(
+    pub fn pointer(
         &self,
         cid: u16,
         buffer: &Buffer,
         at: usize,
         len: usize,
-    ) -> Result<Prps, DriverError> {
+    ) -> Result<DataPointer, DriverError> {
         assert!(cid < self.depth, "slot {cid} of {}", self.depth);
         let slot = self.memory.list_pages * nvme_spec::prp::PAGE_SIZE * u64::from(cid);
         let slot = usize::try_from(slot).expect("an offset in a buffer");
         let lists = self.memory.lists.as_ref().map(|lists| (lists, slot));
-        self.prps_in(lists, buffer, at, len)
+        self.pointer_in(lists, buffer, at, len)
     }
 
-    /// As [`Self::prps`], with the list at an offset of memory that the caller
+    /// As [`Self::pointer`], with the list at an offset of memory that the caller
     /// keeps: it has room for the command, and where it is shorter than a page,
     /// crosses the end of none.
-    pub(crate) fn prps_in(
+    pub(crate) fn pointer_in(
         &self,
         list: Option<(&Buffer, usize)>,
         buffer: &Buffer,
         at: usize,
         len: usize,
-    ) -> Result<Prps, DriverError> {
+    ) -> Result<DataPointer, DriverError> {
         assert!(
             at.checked_add(len).is_some_and(|end| end <= buffer.len()),
             "{len} bytes at {at} of a buffer of {}",
@@ -54,13 +107,18 @@ impl<B: Bus> QueuePair<B> {
             )));
         }
         let iova = self.iova(buffer).0 + wide(at);
+        if self.bus.is_over_fabrics() {
+            let len = u32::try_from(len).expect("at most what a command transfers");
+            return Ok(DataPointer::block(iova, len));
+        }
         let list_at = list.map_or(0, |(lists, at)| self.iova(lists).0 + wide(at));
         let put = |at: u64, entry: u64| {
             let (lists, slot) = list.expect("a queue without lists has no pages for them");
             let at = usize::try_from(at).expect("an offset in a buffer");
             lists.write_from(slot + at, &entry.to_le_bytes());
         };
-        prp::build(iova, wide(len), list_at, self.memory.list_pages, put).map_err(|error| {
+        let prps = prp::build(iova, wide(len), list_at, self.memory.list_pages, put);
+        prps.map(DataPointer::from).map_err(|error| {
             DriverError::Unsupported(match error {
                 PrpError::Misaligned => format!("data at {iova:#x} is not aligned to four bytes"),
                 PrpError::TooLong | PrpError::Wraps => {

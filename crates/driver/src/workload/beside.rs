@@ -142,8 +142,7 @@ impl<'a, B: Bus, K: Clock> Cold<'a, B, K> {
             .ok_or(DriverError::NoMemory { wanted: len })?;
         let one = Blocks::new(1).expect("a command carries one block");
         let mut entry = namespace.transfer(NvmOpcode::READ, 0, one, false);
-        let prps = queue.prps(0, &buffer, 0, len)?;
-        (entry.prp1, entry.prp2) = (prps.prp1, prps.prp2);
+        queue.pointer(0, &buffer, 0, len)?.put(&mut entry);
         Ok(Self {
             queue,
             clock,

@@ -24,11 +24,8 @@ const LOOKS_PER_CLOCK: u32 = 256;
 const LOOKS_BEFORE_YIELD: u32 = 1 << 14;
 /// Time between two reports of progress.
 const TICK_NS: u64 = 100_000_000;
-/// The little-endian words of an entry that hold its opcode, its data pointers
-/// and its first block.
+/// The little-endian words of an entry that hold its opcode and its first block.
 const OPCODE_WORD: usize = 0;
-const PRP1_WORD: usize = 3;
-const PRP2_WORD: usize = 4;
 const SLBA_WORD: usize = 5;
 /// Dwords 12 and 13: of Zone Management Send, nothing and the action.
 const ACTION_WORD: usize = 6;
@@ -451,10 +448,10 @@ impl<'a, B: Bus> Line<'a, B> {
             // whole would wait for the stores.
             let mut words = slot.words;
             words[OPCODE_WORD] |= u64::from(opcode);
-            words[PRP1_WORD] = place.prps.prp1;
-            words[PRP2_WORD] = place.prps.prp2;
             words[SLBA_WORD] = op.unit * blocks_per_unit;
-            if !op.kind.moves_data() {
+            if op.kind.moves_data() {
+                place.pointer.put_words(&mut words);
+            } else {
                 words[ACTION_WORD] = action(op.kind);
             }
             slot.op = op;

@@ -8,8 +8,7 @@ use memory::{Buffer, HostMemory};
 use nvme_spec::prp::{ENTRY_SIZE, PAGE_SIZE};
 
 use crate::bus::Bus;
-use crate::prp::{self, Prps};
-use crate::{DriverError, QueuePair};
+use crate::{DataPointer, DriverError, QueuePair, prp};
 
 const PAGE: usize = 4096;
 const _: () = assert!(PAGE as u64 == PAGE_SIZE);
@@ -19,7 +18,7 @@ const _: () = assert!(PAGE as u64 == PAGE_SIZE);
 pub(super) struct Place {
     /// Its offset in the buffer.
     pub(super) at: usize,
-    pub(super) prps: Prps,
+    pub(super) pointer: DataPointer,
 }
 
 /// The pieces of a buffer.
@@ -60,8 +59,8 @@ impl Places {
         let place = |index: usize| {
             let at = stride * index;
             let list = lists.as_ref().map(|lists| (lists, list_len * index));
-            let prps = queue.prps_in(list, &buffer, at, len)?;
-            Ok(Place { at, prps })
+            let pointer = queue.pointer_in(list, &buffer, at, len)?;
+            Ok(Place { at, pointer })
         };
         let all = (0..count).map(place).collect::<Result<_, DriverError>>()?;
         Ok(Self {

@@ -90,7 +90,7 @@ pub(super) fn make<B: Bus>(
     let len = u32::try_from(bytes).ok()?;
     let mut sqe = transfer(opcode, bytes)?;
     let mut cursor = op.cursor;
-    let prps = if let Some(index) = bounce {
+    let pointer = if let Some(index) = bounce {
         let buffer = &queue.bounce[usize::from(index)];
         let gathered = if opcode == NvmOpcode::WRITE {
             data::gather(pieces.run(slot, op.cursor, len), view?, buffer)
@@ -100,19 +100,19 @@ pub(super) fn make<B: Bus>(
         if !gathered {
             return None;
         }
-        queue.pair.prps(cid, buffer, 0, len as usize).ok()?
+        queue.pair.pointer(cid, buffer, 0, len as usize).ok()?
     } else if op.kind == Kind::ZeroWrites {
         let zeros = queue.pair.iova(&queue.zeros).0;
         let pages = (0..bytes.div_ceil(PAGE)).map(|page| (zeros, PAGE.min(bytes - page * PAGE)));
-        queue.pair.prps_of(cid, pages).ok()?
+        queue.pair.prps_of(cid, pages).ok()?.into()
     } else {
         let mut run = pieces.run(slot, op.cursor, len);
         let parts = run.by_ref().map(|part| (part.at, u64::from(part.len)));
         let prps = queue.pair.prps_of(cid, parts).ok()?;
         cursor = run.cursor();
-        prps
+        prps.into()
     };
-    (sqe.prp1, sqe.prp2) = (prps.prp1, prps.prp2);
+    pointer.put(&mut sqe);
     Some(Made {
         sqe,
         bytes,
@@ -162,17 +162,16 @@ fn deallocate<B: Bus>(
         buffer.write_from(index * size_of::<DsmRange>(), range.as_bytes());
     }
     let len = size_of_val(&[DsmRange::default()]) * ranges.len();
-    let prps = queue.pair.prps(cid, buffer, 0, len).ok()?;
+    let pointer = queue.pair.pointer(cid, buffer, 0, len).ok()?;
     let count = u8::try_from(ranges.len().checked_sub(1)?).ok()?;
-    let sqe = Sqe {
+    let mut sqe = Sqe {
         opcode: NvmOpcode::DATASET_MANAGEMENT.0,
         nsid: facts.nsid,
-        prp1: prps.prp1,
-        prp2: prps.prp2,
         cdw10: DsmCdw10::new().with_nr_z(count).into(),
         cdw11: DsmCdw11::new().with_ad(true).into(),
         ..Sqe::default()
     };
+    pointer.put(&mut sqe);
     Some(Made {
         sqe,
         bytes: 1,

@@ -263,6 +263,27 @@ impl HostMemory {
         }
     }
 
+    /// Stores an entry of a completion queue, in a controller's place: the low word, then the high
+    /// one with the phase (Release), so that [`HostCq::load`] sees what was stored before.
+    ///
+    /// # Panics
+    /// If it has fewer bytes, or `at` is not aligned to eight.
+    #[inline]
+    pub fn post(&self, at: usize, [low, high]: [u64; 2]) {
+        let address = self.0.map.at(at, 16).cast::<u64>();
+        assert!(address.is_aligned(), "an aligned entry");
+        // SAFETY: the entry's 16 bytes are mapped and aligned, and only ever looked at as atomics
+        // or copied as bytes.
+        let (first, second) = unsafe {
+            (
+                AtomicU64::from_ptr(address),
+                AtomicU64::from_ptr(address.add(1)),
+            )
+        };
+        first.store(low, Ordering::Relaxed);
+        second.store(high, Ordering::Release);
+    }
+
     fn free(&self) -> std::sync::MutexGuard<'_, FreeList> {
         self.0
             .free
@@ -592,6 +613,8 @@ mod tests {
         let cq = HostCq::new(memory.alloc(4096, 4096).unwrap());
         cq.buffer().write_from(16, &[1, 0, 0, 0, 0, 0, 0, 0, 2]);
         assert_eq!(cq.load(1), [1, 2]);
+        memory.post(cq.buffer().offset() + 32, [5, 6]);
+        assert_eq!(cq.load(2), [5, 6]);
         cq.store(1, [0x0102_0304_0506_0708, 3]);
         assert_eq!(cq.load(1), [0x0102_0304_0506_0708, 3]);
         let mut bytes = [0; 16];

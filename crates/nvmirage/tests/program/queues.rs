@@ -78,8 +78,7 @@ fn commands_that_take_long_are_shown_with_their_age_and_marked() {
         let count = Blocks::new(blocks).unwrap();
         let mut read = namespace.transfer(NvmOpcode::READ, lba, count, lba == 24);
         let cid = queue.next_cid().unwrap();
-        let prps = queue.prps(cid, &buffer, 0, 8192).unwrap();
-        (read.prp1, read.prp2) = (prps.prp1, prps.prp2);
+        queue.pointer(cid, &buffer, 0, 8192).unwrap().put(&mut read);
         queue.submit(read).unwrap();
     }
     queue.ring().unwrap();

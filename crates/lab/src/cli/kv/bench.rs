@@ -193,8 +193,8 @@ impl Bench {
                     Op::Del => (client.keys.delete(&key(next))?, 0),
                 };
                 if moves > 0 {
-                    let prps = client.queue.prps(cid, buffer, 0, moves)?;
-                    (sqe.prp1, sqe.prp2) = (prps.prp1, prps.prp2);
+                    let pointer = client.queue.pointer(cid, buffer, 0, moves)?;
+                    pointer.put(&mut sqe);
                 }
                 begun[usize::from(cid)] = now();
                 client

@@ -185,8 +185,8 @@ impl Lane {
             }
         };
         if len > 0 {
-            let prps = self.queue.prps(cid, &self.buffer, place, len)?;
-            (sqe.prp1, sqe.prp2) = (prps.prp1, prps.prp2);
+            let pointer = self.queue.pointer(cid, &self.buffer, place, len)?;
+            pointer.put(&mut sqe);
         }
         let cid = self.queue.submit(sqe).context("the queue is full")?;
         self.slots[usize::from(cid)] = Some((now, at));
