@@ -96,6 +96,28 @@ pub enum DriverError {
         /// The time allowed.
         after: Duration,
     },
+    /// A target of NVMe over Fabrics cannot be reached, or refuses this host.
+    #[error("cannot connect to nvme-tcp:{address}: {reason}")]
+    Target {
+        /// Its address.
+        address: String,
+        /// The reason, and the next step.
+        reason: String,
+        /// The reason as the system gives it, where it is the system's.
+        kind: Option<io::ErrorKind>,
+    },
+    /// A target has asked to end a connection (TCP 1.1, 3.6.2.4).
+    #[error(
+        "the target ended the connection: {name} (FES {fes:#04x}, FEI {fei:#x}); see its log, and report this as an error of one of the two programs"
+    )]
+    Terminated {
+        /// Fatal Error Status.
+        fes: u16,
+        /// Its name.
+        name: &'static str,
+        /// Fatal Error Information.
+        fei: u32,
+    },
     /// The memory that the driver shares with the drive is full.
     #[error("no room for {wanted} bytes in the memory shared with the drive; increase memory_len")]
     NoMemory {
@@ -139,15 +161,17 @@ impl DriverError {
     /// or may not be reached by this user is there.
     #[must_use]
     pub fn is_without_server(&self) -> bool {
-        let Self::Connect { error, .. } = self else {
-            return false;
-        };
-        let ClientError::Connect(error) = error else {
-            return false;
+        let kind = match self {
+            Self::Connect {
+                error: ClientError::Connect(error),
+                ..
+            } => Some(error.kind()),
+            Self::Target { kind, .. } => *kind,
+            _ => None,
         };
         matches!(
-            error.kind(),
-            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
+            kind,
+            Some(io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
         )
     }
 

@@ -5,6 +5,7 @@
 //! queue pairs use one bus; each bus does its own locking.
 
 pub mod movable;
+pub mod nvme_tcp;
 pub mod place;
 pub mod vfio;
 pub mod vfio_user;

@@ -1,0 +1,369 @@
+//! Opens a connection: the socket, the first PDU of each side, and Connect (Base 2.1, 6.3).
+//!
+//! It waits, with one deadline for all of it. An error says which of them the target refused, and
+//! what to do.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use nvme_spec::fabrics::{
+    CNTLID_DYNAMIC, CONNECT_DATA_SIZE, ConnectCdw10, ConnectCdw11, ConnectData, ConnectDw0,
+    FabricsType, InvalidParameterDw0,
+};
+use nvme_spec::sgl::{SglDescriptor, SglDescriptorSubType, SglDescriptorType, SglIdentifier};
+use nvme_spec::sqe::Psdt;
+use nvme_spec::{Cqe, Sqe, Status};
+use nvme_tcp::{Decoder, Encoder, Event, Head};
+use rustix::event::PollFlags;
+use zerocopy::IntoBytes;
+
+use super::address::TcpAddress;
+use super::connection::{Connection, await_socket};
+use super::identity::{Identity, terminated};
+use super::wire::{OFFER, Wire, decoder};
+use crate::DriverError;
+
+/// Bytes of a capsule's data on the Admin Queue: every target takes so many (TCP 1.1, 3.3.1).
+pub(super) const ADMIN_IN_CAPSULE: u32 = 8192;
+
+/// A queue to be connected.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) qid: u16,
+    /// Entries of the submission queue, 2 to 65536.
+    pub(super) entries: u32,
+    /// The controller of an I/O queue.
+    pub(super) cntlid: Option<u16>,
+    /// Bytes of data in a capsule at most.
+    pub(super) in_capsule: u32,
+}
+
+/// Connects a queue: its connection, and the controller's identifier.
+///
+/// # Errors
+/// [`DriverError::Target`]; [`DriverError::Timeout`] and the others of a connection.
+pub(super) fn open(
+    target: &TcpAddress,
+    wanted: Wanted,
+    timeout: Duration,
+) -> Result<(Connection, u16), DriverError> {
+    let deadline = Instant::now() + timeout;
+    let identity = Identity::of_process().map_err(|source| DriverError::System {
+        what: "make a host identifier",
+        source,
+    })?;
+    let stream = reach(target, deadline)?;
+    let mut talk = Talk {
+        target,
+        stream,
+        decoder: decoder(),
+        timeout,
+        deadline,
+    };
+    talk.send(&Head::from(&OFFER.request()))?;
+    // The decoder lets nothing else come first.
+    let Said::Agreed(agreement) = talk.receive("the answer to ICReq")? else {
+        return Err(talk.refused("it answers ICReq with a completion".to_owned()));
+    };
+    talk.decoder.agree(agreement);
+    let (sqe, data) = connect(target, wanted, identity);
+    let encoder = Encoder::new(agreement);
+    let len = u32::try_from(CONNECT_DATA_SIZE).expect("1024 bytes");
+    let mut capsule = encoder.capsule(&sqe, len).to_vec();
+    capsule.extend_from_slice(data.as_bytes());
+    talk.send(&capsule)?;
+    let cqe = match talk.receive("the answer to Connect")? {
+        Said::Completed(cqe) if cqe.cid == sqe.cid => cqe,
+        _ => return Err(talk.refused("it does not answer Connect".to_owned())),
+    };
+    let cntlid = talk.admitted(&cqe, identity)?;
+    // One entry of the queue stays empty.
+    let most = u16::try_from(wanted.entries - 1).expect("a queue has at most 65536 entries");
+    let wire = Wire::new(talk.decoder, agreement, most, wanted.in_capsule);
+    Ok((Connection::new(talk.stream, wire), cntlid))
+}
+
+/// A socket to the first address that takes one.
+fn reach(target: &TcpAddress, deadline: Instant) -> Result<TcpStream, DriverError> {
+    let failed = |error: &std::io::Error, what: &str| DriverError::Target {
+        address: target.to_string(),
+        reason: format!("{what}: {error}; check the address, and that the target is running"),
+        kind: Some(error.kind()),
+    };
+    let addresses = target.resolve();
+    let addresses = addresses.map_err(|error| failed(&error, "the name has no address"))?;
+    let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
+    for address in addresses {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // A timeout of 0 is refused.
+        match TcpStream::connect_timeout(&address, left.max(Duration::from_millis(1))) {
+            Ok(stream) => {
+                let settled = stream
+                    .set_nodelay(true)
+                    .and_then(|()| stream.set_nonblocking(true));
+                return match settled {
+                    Ok(()) => Ok(stream),
+                    Err(error) => Err(failed(&error, "the socket cannot be set up")),
+                };
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(failed(&last, "the target cannot be reached"))
+}
+
+/// A Connect command and its data.
+fn connect(target: &TcpAddress, wanted: Wanted, identity: &Identity) -> (Sqe, ConnectData) {
+    let mut sqe = Sqe::fabrics(FabricsType::CONNECT);
+    sqe.flags.set_psdt(Psdt::SGL_METADATA_BUFFER);
+    sqe.set_sgl1(SglDescriptor {
+        length: u32::try_from(CONNECT_DATA_SIZE).expect("1024 bytes"),
+        identifier: SglIdentifier::new()
+            .with_descriptor_type(SglDescriptorType::DATA_BLOCK)
+            .with_sub_type(SglDescriptorSubType::OFFSET),
+        ..SglDescriptor::default()
+    });
+    sqe.cdw10 = ConnectCdw10::new().with_qid(wanted.qid).into();
+    let sqsize_z = u16::try_from(wanted.entries - 1).expect("a queue has at most 65536 entries");
+    sqe.cdw11 = ConnectCdw11::new().with_sqsize_z(sqsize_z).into();
+    // KATO stays 0, no keep alive: this bus has no thread that could send one while its caller does
+    // something else. A process that ends closes its sockets, which the target sees.
+    let data = ConnectData {
+        hostid: identity.id,
+        cntlid: wanted.cntlid.unwrap_or(CNTLID_DYNAMIC),
+        reserved_18: [0; 238],
+        subnqn: terminated(target.nqn()),
+        hostnqn: identity.nqn,
+        reserved_768: [0; 256],
+    };
+    (sqe, data)
+}
+
+/// What a target says before a queue is connected.
+enum Said {
+    Agreed(nvme_tcp::Agreement),
+    Completed(Cqe),
+}
+
+struct Talk<'a> {
+    target: &'a TcpAddress,
+    stream: TcpStream,
+    decoder: Decoder,
+    timeout: Duration,
+    deadline: Instant,
+}
+
+impl Talk<'_> {
+    fn refused(&self, reason: String) -> DriverError {
+        DriverError::Target {
+            address: self.target.to_string(),
+            reason,
+            kind: None,
+        }
+    }
+
+    fn lost(&self, error: &std::io::Error) -> DriverError {
+        self.refused(format!(
+            "the connection broke: {error}; see the target's log"
+        ))
+    }
+
+    fn wait(&self, flags: PollFlags, what: &'static str) -> Result<(), DriverError> {
+        match await_socket(&self.stream, flags, self.deadline) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(DriverError::Timeout {
+                what,
+                after: self.timeout,
+            }),
+            Err(error) => Err(self.lost(&error)),
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), DriverError> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            self.wait(PollFlags::OUT, "sending to the target")?;
+            match self.stream.write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(self.lost(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The answer to what was sent. Nothing may follow it: a target sends nothing of its own accord.
+    fn receive(&mut self, what: &'static str) -> Result<Said, DriverError> {
+        let mut input = [0; 256];
+        loop {
+            self.wait(PollFlags::IN, what)?;
+            let count = match self.stream.read(&mut input) {
+                Ok(0) => {
+                    return Err(self.refused(format!(
+                        "the target closed the connection before {what}; see its log, and check that it speaks NVMe/TCP without TLS"
+                    )));
+                }
+                Ok(count) => count,
+                Err(error) if is_transient(&error) => continue,
+                Err(error) => return Err(self.lost(&error)),
+            };
+            let mut bytes = &input[..count];
+            let step = self.decoder.step(&mut bytes);
+            let broken = |error: String| {
+                self.refused(format!("{error}; check that the target speaks NVMe/TCP"))
+            };
+            let said = match step {
+                Ok(None) => continue,
+                Ok(Some(Event::IcResp(response))) => {
+                    let agreed = OFFER.agreed(&response);
+                    Said::Agreed(agreed.map_err(|fault| broken(fault.to_string()))?)
+                }
+                Ok(Some(Event::Response(cqe))) => Said::Completed(cqe),
+                Ok(Some(Event::Terminated { fes, fei })) => {
+                    return Err(DriverError::Terminated {
+                        fes: fes.0,
+                        name: fes.name(),
+                        fei,
+                    });
+                }
+                Ok(Some(_)) => return Err(broken(format!("it sends data before {what}"))),
+                Err(fault) => return Err(broken(fault.to_string())),
+            };
+            if bytes.is_empty() {
+                return Ok(said);
+            }
+            return Err(broken(format!("it sends more than {what}")));
+        }
+    }
+
+    /// The controller's identifier of a Connect that succeeded.
+    fn admitted(&self, cqe: &Cqe, identity: &Identity) -> Result<u16, DriverError> {
+        let status = cqe.status.status();
+        if !status.is_success() {
+            return Err(self.refused(refusal(status, cqe.dw0, self.target, identity)));
+        }
+        let admitted = ConnectDw0::from(cqe.dw0);
+        if admitted.atr() || admitted.ascr() {
+            return Err(self.refused(
+                "the target requires authentication (DH-HMAC-CHAP), which this host does not support; allow this host without it".to_owned(),
+            ));
+        }
+        Ok(admitted.cntlid())
+    }
+}
+
+fn is_transient(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{Interrupted, WouldBlock};
+    matches!(error.kind(), Interrupted | WouldBlock)
+}
+
+/// Why a target refused Connect, and the next step.
+fn refusal(status: Status, dw0: u32, target: &TcpAddress, identity: &Identity) -> String {
+    let host = nvme_spec::fabrics::text_of(&identity.nqn).unwrap_or_default();
+    let not_allowed = format!(
+        "the target does not admit this host; allow any host there, or the host NQN {host}, which is another one in each process"
+    );
+    match status {
+        Status::CONNECT_INVALID_PARAMETERS => {
+            let parameter = InvalidParameterDw0::from(dw0);
+            let (at, in_data) = (parameter.ipo(), parameter.iattr());
+            let field = match (in_data, at) {
+                (true, 256) => {
+                    return format!(
+                        "the target has no subsystem {}, or hides it from this host; check the NQN",
+                        target.nqn()
+                    );
+                }
+                (true, 512) => return not_allowed,
+                (true, 0) => "Host Identifier",
+                (true, 16) => "Controller ID",
+                (false, 40) => "Record Format",
+                (false, 42) => "Queue ID; it may have fewer queues",
+                (false, 44) => "SQ Size; use a smaller queue depth",
+                (false, 46) => "Connect Attributes",
+                (false, 48) => "Keep Alive Timeout",
+                _ => "an unknown field",
+            };
+            let of = if in_data { "data" } else { "command" };
+            format!("the target rejects byte {at} of Connect's {of}: {field}")
+        }
+        Status::CONNECT_INVALID_HOST => not_allowed,
+        Status::CONNECT_INCOMPATIBLE_FORMAT => {
+            "the target does not support this format of Connect".to_owned()
+        }
+        Status::CONNECT_CONTROLLER_BUSY => {
+            "the controller has another host, or no controller is free; disconnect another host"
+                .to_owned()
+        }
+        Status::CONNECT_RESTART_DISCOVERY => {
+            "the subsystem is no longer at this address; look it up again".to_owned()
+        }
+        Status::AUTHENTICATION_REQUIRED => {
+            "the target requires authentication, which this host does not support".to_owned()
+        }
+        other => format!("the target rejects Connect: {other}; see its log"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connect_is_the_one_that_linux_sends() {
+        // Recorded: bytes 0 to 63 of the capsule of Linux 7.3 for a queue of 32 entries; here KATO
+        // is 0.
+        let target: TcpAddress = "h:1/nqn.2026-11.t:s0".parse().unwrap();
+        let identity = Identity::of_process().unwrap();
+        let wanted = Wanted {
+            qid: 0,
+            entries: 32,
+            cntlid: None,
+            in_capsule: ADMIN_IN_CAPSULE,
+        };
+        let (sqe, data) = connect(&target, wanted, identity);
+        let mut expected = [0u32; 16];
+        (expected[0], expected[1], expected[8]) = (0x407f, 1, 0x400);
+        (expected[9], expected[11]) = (0x0100_0000, 31);
+        assert_eq!(sqe.as_bytes(), expected.as_bytes());
+        let bytes = data.as_bytes();
+        assert_eq!(bytes[..16], identity.id);
+        assert_eq!(bytes[16..18], [0xff, 0xff]);
+        assert_eq!(&bytes[256..273], b"nqn.2026-11.t:s0\0");
+        assert!(bytes[512..].starts_with(b"nqn.2014-08.org.nvmexpress:uuid:"));
+        let io = Wanted {
+            qid: 2,
+            entries: 128,
+            cntlid: Some(1),
+            ..wanted
+        };
+        let (sqe, data) = connect(&target, io, identity);
+        assert_eq!((sqe.cdw10, sqe.cdw11), (2 << 16, 127));
+        assert_eq!(data.cntlid, 1);
+    }
+
+    #[test]
+    fn a_refusal_names_the_field_and_the_next_step() {
+        let target: TcpAddress = "h:1/nqn.2026-11.t:s0".parse().unwrap();
+        let identity = Identity::of_process().unwrap();
+        let reason = |status, dw0| refusal(status, dw0, &target, identity);
+        // Recorded: status 4184h, DW0 10200h of a host that is not allowed.
+        let denied = reason(Status(0x184), 0x1_0200);
+        assert!(denied.contains("host NQN nqn.2014-08.org"), "{denied}");
+        let invalid = Status(0x182);
+        for (dw0, words) in [
+            (0x1_0100, "no subsystem nqn.2026-11.t:s0"),
+            (0x1_0200, "does not admit this host"),
+            (0x1_0010, "Controller ID"),
+            (0x0_002a, "byte 42 of Connect's command: Queue ID"),
+            (0x0_002c, "smaller queue depth"),
+            (0x0_0001, "an unknown field"),
+        ] {
+            let reason = reason(invalid, dw0);
+            assert!(reason.contains(words), "{dw0:#x}: {reason}");
+        }
+        let other = reason(Status::INVALID_FIELD_IN_COMMAND, 0);
+        assert!(other.contains("Invalid Field in Command"), "{other}");
+    }
+}

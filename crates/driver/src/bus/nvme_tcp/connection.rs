@@ -1,0 +1,214 @@
+//! One connection: a socket that never blocks, and what is staged for it.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use nvme_spec::{Cqe, Sqe};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::commands::{Conflict, Data};
+use super::shared::Shared;
+use super::wire::{Breach, OUTPUT, Wire};
+use crate::DriverError;
+
+/// Bytes that are received at once.
+const INPUT: usize = 128 << 10;
+
+/// Why the bus has ended its connections.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum End {
+    /// The target closed one.
+    Closed,
+    /// One broke.
+    Breach(Breach),
+    /// The system reports an error of one: its number.
+    System(i32),
+    /// The target did not answer the bus.
+    Silent {
+        /// The request.
+        what: &'static str,
+        /// The time allowed.
+        after: Duration,
+    },
+}
+
+impl From<End> for DriverError {
+    fn from(end: End) -> Self {
+        match end {
+            End::Closed => Self::Gone,
+            End::Breach(Breach::Terminated { fes, fei }) => Self::Terminated {
+                fes: fes.0,
+                name: fes.name(),
+                fei,
+            },
+            End::Breach(Breach::Fault(fault)) => Self::Broken(format!("over NVMe/TCP, {fault}")),
+            End::Breach(Breach::NoCommand { pdu_type, cid }) => Self::Broken(format!(
+                "{} came for command {cid:#06x}, which is not in flight or has no such data",
+                pdu_type.name()
+            )),
+            End::System(errno) => Self::System {
+                what: "use a connection to the target",
+                source: std::io::Error::from_raw_os_error(errno),
+            },
+            End::Silent { what, after } => Self::Timeout { what, after },
+        }
+    }
+}
+
+impl From<std::io::Error> for End {
+    fn from(error: std::io::Error) -> Self {
+        match (error.kind(), error.raw_os_error()) {
+            (ErrorKind::ConnectionReset | ErrorKind::BrokenPipe, _) | (_, None) => Self::Closed,
+            (_, Some(errno)) => Self::System(errno),
+        }
+    }
+}
+
+/// A connection with its commands.
+pub(super) struct Connection {
+    stream: TcpStream,
+    wire: Wire,
+    input: Box<[u8]>,
+    /// Bytes of `input` that were taken, and that were received.
+    taken: usize,
+    received: usize,
+    /// The last look at the socket took all that it had.
+    is_drained: bool,
+    output: Box<[u8]>,
+    /// Bytes of `output` that were sent, and that are staged.
+    sent: usize,
+    staged: usize,
+}
+
+impl Connection {
+    /// Goes on with a socket on which both sides have agreed, and which does not block.
+    pub(super) fn new(stream: TcpStream, wire: Wire) -> Self {
+        Self {
+            stream,
+            wire,
+            input: vec![0; INPUT].into(),
+            taken: 0,
+            received: 0,
+            is_drained: false,
+            output: vec![0; OUTPUT].into(),
+            sent: 0,
+            staged: 0,
+        }
+    }
+
+    /// Commands that can be added.
+    pub(super) fn free(&self) -> usize {
+        self.wire.free()
+    }
+
+    /// Adds a command, for which there is room. It leaves with the next [`Self::flush`].
+    ///
+    /// # Errors
+    /// A command in flight has its identifier.
+    pub(super) fn add(&mut self, sqe: Sqe, data: Option<Data>) -> Result<(), Conflict> {
+        self.wire.add(sqe, data)
+    }
+
+    /// Whether bytes wait that the socket has not taken, or that were not looked at.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.sent < self.staged || self.wire.has_output() || self.taken < self.received
+    }
+
+    /// Sends what is to be sent, as far as the socket takes it.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub(super) fn flush(&mut self, shared: &Shared) -> Result<(), End> {
+        loop {
+            if self.sent == self.staged {
+                self.sent = 0;
+                self.staged = self.wire.stage(shared, &mut self.output);
+                if self.staged == 0 {
+                    return Ok(());
+                }
+            }
+            match self.stream.write(&self.output[self.sent..self.staged]) {
+                Ok(0) => return Err(End::Closed),
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The next completion, if the socket has one now.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub(super) fn next(&mut self, shared: &Shared) -> Result<Option<Cqe>, End> {
+        loop {
+            let mut bytes = &self.input[self.taken..self.received];
+            let step = self.wire.step(&mut bytes, shared);
+            self.taken = self.received - bytes.len();
+            match step {
+                Ok(Some(cqe)) => return Ok(Some(cqe)),
+                Ok(None) => {}
+                Err(breach) => {
+                    if let Breach::Fault(fault) = breach {
+                        // A target that does not take it learns by the end of the connection.
+                        let _ = self.stream.write(&self.wire.termination(fault));
+                    }
+                    return Err(End::Breach(breach));
+                }
+            }
+            // A look that did not fill the input has found all that there was.
+            if std::mem::take(&mut self.is_drained) {
+                return Ok(None);
+            }
+            (self.taken, self.received) = (0, 0);
+            match self.stream.read(&mut self.input) {
+                Ok(0) => return Err(End::Closed),
+                Ok(count) => {
+                    self.received = count;
+                    self.is_drained = count < self.input.len();
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits until the socket has bytes, or takes some where there are some to send, or until the
+    /// deadline: false.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn wait(&self, deadline: Instant) -> Result<bool, End> {
+        let mut flags = PollFlags::IN;
+        flags.set(PollFlags::OUT, self.sent < self.staged);
+        await_socket(&self.stream, flags, deadline).map_err(End::from)
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Waits until a socket is ready, or until the deadline: false.
+pub(super) fn await_socket(
+    socket: &TcpStream,
+    flags: PollFlags,
+    deadline: Instant,
+) -> std::io::Result<bool> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).expect("a timeout fits in a timespec");
+        match poll(&mut [PollFd::new(socket, flags)], Some(&left)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
