@@ -270,7 +270,7 @@ impl HostMemory {
     /// If it has fewer bytes, or `at` is not aligned to eight.
     #[inline]
     pub fn post(&self, at: usize, [low, high]: [u64; 2]) {
-        let address = self.0.map.at(at, 16).cast::<u64>();
+        let address = self.at(at, 16).cast::<u64>();
         assert!(address.is_aligned(), "an aligned entry");
         // SAFETY: the entry's 16 bytes are mapped and aligned, and only ever looked at as atomics
         // or copied as bytes.

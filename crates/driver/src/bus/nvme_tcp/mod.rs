@@ -36,12 +36,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use memory::{EventFd, HostMemory, Iova};
-use nvme_spec::fabrics::IdentifyFabrics;
 use nvme_spec::identify::IdentifyController;
 use nvme_spec::registers::{DOORBELL_STRIDE, DOORBELLS};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
-use zerocopy::FromBytes;
 
 pub use self::address::TcpAddress;
 use self::connection::End;
@@ -354,8 +352,7 @@ impl Bus for NvmeTcp {
     }
 
     fn identified(&self, identity: &IdentifyController) {
-        let fabrics = IdentifyFabrics::read_from_bytes(&identity.fabrics);
-        let fabrics = fabrics.expect("the sizes are equal");
+        let fabrics = &identity.fabrics;
         // IOCCSZ counts the command's 64 bytes, in units of 16. Data that do not begin right behind
         // the command travel by R2T.
         let in_capsule = match fabrics.icdoff {

@@ -20,9 +20,9 @@ use super::shared::Shared;
 use super::{NvmeTcp, QUEUES, lock};
 use crate::DriverError;
 
-/// The identifier of the bus's own commands on the Admin Queue. Hosts should not use it (Base 2.1,
-/// 4.1).
-pub(super) const OWN_CID: u16 = 0xffff;
+/// The identifier of the bus's own commands on the Admin Queue: not FFFFh, which stands for no command
+/// in the Error Information log (Base 2.1, 5.1.12.1.2).
+pub(super) const OWN_CID: u16 = 0xfffe;
 
 /// A submission queue: its ring, and the connection to its other end.
 pub(super) struct Queue {

@@ -2,6 +2,7 @@
 
 mod connect;
 mod data;
+mod driver;
 mod host;
 mod hostile;
 mod life;

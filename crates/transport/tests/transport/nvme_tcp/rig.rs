@@ -132,11 +132,15 @@ impl Rig {
     /// The other end of a new connection.
     pub(super) fn connect(&mut self) -> UnixStream {
         let (theirs, ours) = UnixStream::pair().unwrap();
-        let ours = OwnedFd::from(ours);
-        let newcomer = Newcomer::new(ours, self.config.clone(), self.now()).unwrap();
-        self.newcomers.push(newcomer);
+        self.accept(ours.into());
         theirs.set_nonblocking(true).unwrap();
         theirs
+    }
+
+    /// A connection that was accepted.
+    pub(super) fn accept(&mut self, ours: OwnedFd) {
+        let newcomer = Newcomer::new(ours, self.config.clone(), self.now()).unwrap();
+        self.newcomers.push(newcomer);
     }
 
     pub(super) fn now(&self) -> Time {
@@ -154,18 +158,19 @@ impl Rig {
     /// Everything that is due, and a turn of the controller.
     pub(super) fn turn(&mut self) {
         let now = self.now();
-        for mut newcomer in std::mem::take(&mut self.newcomers) {
-            match newcomer.poll(now) {
-                Progress::Waits => self.newcomers.push(newcomer),
-                Progress::Ended(end) => self.ends.push(end.name()),
-                Progress::Connects => self.arrive(newcomer),
-            }
-        }
+        // First, so that the end of one host's association makes room for the next one's.
         if let Some(association) = &mut self.association {
             let poll = |controller: &mut Controller| association.poll(controller, now);
             let polled = self.bus.with_controller(poll);
             if let Some(end) = polled.ended {
                 self.end(&end);
+            }
+        }
+        for mut newcomer in std::mem::take(&mut self.newcomers) {
+            match newcomer.poll(now) {
+                Progress::Waits => self.newcomers.push(newcomer),
+                Progress::Ended(end) => self.ends.push(end.name()),
+                Progress::Connects => self.arrive(newcomer),
             }
         }
         self.bus.turn();
