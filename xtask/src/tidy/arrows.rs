@@ -28,7 +28,7 @@ pub(super) const ALLOWED: Table<'static> = &[
     ("command-path", &["controller", "engine", "media", "port"]),
     ("conformance", &["driver", "memory"]),
     ("controller", &["memory", "nvme-spec", "port", "subsystem"]),
-    ("driver", &["memory", "nvme-spec", "vfio-user"]),
+    ("driver", &["memory", "nvme-spec", "nvme-tcp", "vfio-user"]),
     ("engine", &["controller", "memory", "port", "subsystem"]),
     ("guest-rig", &[]),
     ("holder", &["vfio-user"]),

@@ -10,16 +10,19 @@ use memory::vfio::Descriptors;
 use memory::{EventFd, HostMemory, Iova, Lent};
 use nvme_spec::identify::IdentifyController;
 
+use super::nvme_tcp::{NvmeTcp, TcpAddress};
 use super::vfio::Vfio;
 use super::vfio_user::VfioUser;
 use super::{Bus, MappedDoorbells, PciAddress};
 use crate::DriverError;
 
-/// The address of a drive: `vfio-user:PATH`, or `pci:ADDRESS`.
+/// The address of a drive: `vfio-user:PATH`, `nvme-tcp:HOST:PORT/NQN` or `pci:ADDRESS`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// A socket of a vfio-user server.
     VfioUser(PathBuf),
+    /// A subsystem behind a target of NVMe over TCP.
+    NvmeTcp(TcpAddress),
     /// A PCI function of this machine that is bound to vfio-pci.
     Pci(PciAddress),
 }
@@ -28,11 +31,11 @@ impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known =
-            "write vfio-user:PATH for a server, or pci:0000:01:00.0 for a drive in this machine";
+        let known = "write vfio-user:PATH for a server, nvme-tcp:HOST:PORT/NQN for a target, or pci:0000:01:00.0 for a drive in this machine";
         match text.split_once(':') {
             Some(("vfio-user", "")) => Err(format!("`{text}` does not name a socket: {known}")),
             Some(("vfio-user", path)) => Ok(Self::VfioUser(path.into())),
+            Some(("nvme-tcp", address)) => Ok(Self::NvmeTcp(address.parse()?)),
             Some(("pci", address)) => Ok(Self::Pci(
                 address.parse().map_err(|error| format!("{error}"))?,
             )),
@@ -45,6 +48,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::VfioUser(path) => write!(f, "vfio-user:{}", path.display()),
+            Self::NvmeTcp(address) => write!(f, "nvme-tcp:{address}"),
             Self::Pci(address) => write!(f, "pci:{address}"),
         }
     }
@@ -55,10 +59,11 @@ impl Place {
     /// `timeout`.
     ///
     /// # Errors
-    /// Those of [`VfioUser::connect`] and of [`Vfio::open`].
+    /// Those of [`VfioUser::connect`], [`NvmeTcp::connect`] and [`Vfio::open`].
     pub fn open(&self, timeout: Duration) -> Result<AnyBus, DriverError> {
         match self {
             Self::VfioUser(path) => VfioUser::connect(path, timeout).map(AnyBus::VfioUser),
+            Self::NvmeTcp(address) => NvmeTcp::connect(address, timeout).map(AnyBus::NvmeTcp),
             Self::Pci(address) => Vfio::open(*address).map(AnyBus::Vfio),
         }
     }
@@ -72,7 +77,7 @@ impl Place {
     /// Those of [`Vfio::adopt`]; [`DriverError::Unsupported`] for a server.
     pub fn adopt(&self, fds: Descriptors) -> Result<AnyBus, DriverError> {
         match self {
-            Self::VfioUser(_) => Err(DriverError::Unsupported(
+            Self::VfioUser(_) | Self::NvmeTcp(_) => Err(DriverError::Unsupported(
                 "a server is connected to again, and not taken over".to_owned(),
             )),
             Self::Pci(address) => Vfio::adopt(*address, fds).map(AnyBus::Vfio),
@@ -82,7 +87,7 @@ impl Place {
     /// [`Bus::can_revoke`] of its bus.
     #[must_use]
     pub fn can_revoke(&self) -> bool {
-        matches!(self, Self::Pci(_))
+        matches!(self, Self::Pci(_) | Self::NvmeTcp(_))
     }
 }
 
@@ -90,6 +95,8 @@ impl Place {
 pub enum AnyBus {
     /// To a server.
     VfioUser(VfioUser),
+    /// To a target.
+    NvmeTcp(NvmeTcp),
     /// To a PCI function.
     Vfio(Vfio),
 }
@@ -99,7 +106,7 @@ impl AnyBus {
     #[must_use]
     pub fn descriptors(&self) -> Option<Descriptors<BorrowedFd<'_>>> {
         match self {
-            Self::VfioUser(_) => None,
+            Self::VfioUser(_) | Self::NvmeTcp(_) => None,
             Self::Vfio(bus) => Some(bus.descriptors()),
         }
     }
@@ -110,6 +117,7 @@ macro_rules! either {
     ($self:ident, $bus:ident => $ask:expr) => {
         match $self {
             AnyBus::VfioUser($bus) => $ask,
+            AnyBus::NvmeTcp($bus) => $ask,
             AnyBus::Vfio($bus) => $ask,
         }
     };
@@ -248,7 +256,11 @@ mod tests {
 
     #[test]
     fn a_place_is_written_as_it_is_read() {
-        for text in ["vfio-user:/run/a:b.sock", "pci:0000:01:00.0"] {
+        for text in [
+            "vfio-user:/run/a:b.sock",
+            "nvme-tcp:[::1]:4420/nqn.2026-11.t:s0",
+            "pci:0000:01:00.0",
+        ] {
             assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
         }
         let short: Place = "pci:81:00.0".parse().unwrap();
@@ -267,6 +279,8 @@ mod tests {
             let error = text.parse::<Place>().unwrap_err();
             assert!(error.contains("vfio-user:PATH"), "{error}");
         }
+        let error = "nvme-tcp:storage".parse::<Place>().unwrap_err();
+        assert!(error.contains("nvme-tcp:HOST:PORT/NQN"), "{error}");
         let error = "pci:nvme0".parse::<Place>().unwrap_err();
         assert!(error.contains("`nvme0` is not a PCI address"), "{error}");
     }

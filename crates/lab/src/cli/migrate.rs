@@ -96,6 +96,9 @@ fn socket(text: &str) -> Result<PathBuf, String> {
     match text.parse()? {
         Place::VfioUser(path) => Ok(path),
         Place::Pci(_) => Err("a drive of this machine does not move: write vfio-user:PATH".into()),
+        Place::NvmeTcp(_) => {
+            Err("a drive behind a target does not move: write vfio-user:PATH".into())
+        }
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn pci(config: &Config) -> Vec<String> {
     let drives = config.media.iter().filter_map(Medium::drive);
     let addresses = drives.filter_map(|drive| match &drive.target {
         Place::Pci(address) => Some(address.to_string()),
-        Place::VfioUser(_) => None,
+        Place::VfioUser(_) | Place::NvmeTcp(_) => None,
     });
     addresses.collect()
 }

@@ -470,6 +470,10 @@ fn what_cannot_be_a_drive_says_why() {
     for (keys, says) in [
         ("target = \"nvme0\"", "vfio-user:PATH"),
         (
+            "target = \"nvme-tcp:127.0.0.1:4420/nqn.x\"",
+            "write vfio-user:PATH or pci:ADDRESS",
+        ),
+        (
             "target = \"vfio-user:/x\"\nsize = \"1GiB\"",
             "remove path and size",
         ),

@@ -283,6 +283,9 @@ impl From<MediumKeys> for Medium {
 /// one, which is never opened.
 fn target(text: Option<String>, faults: &mut Vec<String>) -> Target {
     let wrong = match text.as_deref().map(str::parse) {
+        Some(Ok(Target::NvmeTcp(address))) => format!(
+            "target = \"nvme-tcp:{address}\": a drive medium needs a drive with rings in memory; write vfio-user:PATH or pci:ADDRESS"
+        ),
         Some(Ok(target)) => return target,
         Some(Err(error)) => {
             let error: String = error;

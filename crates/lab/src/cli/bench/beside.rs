@@ -32,7 +32,11 @@ pub(super) struct BesideArgs {
     pub(super) idle_queues: u32,
 
     /// Addresses of further controllers for idle queue pairs; several separated by commas
-    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "vfio-user:PATH|nvme-tcp:HOST:PORT/NQN|pci:ADDRESS",
+        value_delimiter = ','
+    )]
     idle_at: Vec<Place>,
 
     /// Commands that an idle queue pair can hold
@@ -44,7 +48,7 @@ pub(super) struct BesideArgs {
     cold_every: Option<Span>,
 
     /// Address of a controller whose doorbells are written continuously, on the same thread
-    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
+    #[arg(long, value_name = "vfio-user:PATH|nvme-tcp:HOST:PORT/NQN|pci:ADDRESS")]
     storm_at: Option<Place>,
 
     /// Values of these writes: any value, or only the current one
@@ -57,7 +61,7 @@ pub(super) struct BesideArgs {
     /// Each drive has its own results.
     #[arg(
         long,
-        value_name = "vfio-user:PATH|pci:ADDRESS",
+        value_name = "vfio-user:PATH|nvme-tcp:HOST:PORT/NQN|pci:ADDRESS",
         value_delimiter = ',',
         conflicts_with = "verify"
     )]

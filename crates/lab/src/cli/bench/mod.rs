@@ -60,8 +60,13 @@ pub struct Bench {
     #[command(subcommand)]
     other: Option<Other>,
 
-    /// Address of the drive: a server's socket, or a PCI function bound to vfio-pci
-    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS", required = true)]
+    /// Address of the drive: a server's socket, a subsystem behind a target, or a PCI function bound to
+    /// vfio-pci
+    #[arg(
+        long,
+        value_name = "vfio-user:PATH|nvme-tcp:HOST:PORT/NQN|pci:ADDRESS",
+        required = true
+    )]
     target: Option<Place>,
 
     /// Kind of I/O: random or sequential reads, writes, or both; or appends to zones. In zones,

@@ -42,8 +42,9 @@ pub struct Replay {
     #[command(flatten)]
     source: Source,
 
-    /// Address of the drive: a server's socket, or a PCI function bound to vfio-pci
-    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
+    /// Address of the drive: a server's socket, a subsystem behind a target, or a PCI function bound to
+    /// vfio-pci
+    #[arg(long, value_name = "vfio-user:PATH|nvme-tcp:HOST:PORT/NQN|pci:ADDRESS")]
     target: Place,
 
     /// Speed relative to the recording; max submits as fast as the drive completes
