@@ -33,6 +33,8 @@ pub(crate) struct Attached {
     watched: u64,
     /// When it did something last.
     worked: Time,
+    /// It has done something since it was polled: there may be more.
+    has_more: bool,
 }
 
 impl Attached {
@@ -64,6 +66,7 @@ impl Attached {
             leaving: Vec::new(),
             watched: u64::MAX,
             worked: now,
+            has_more: true,
         }
     }
 
@@ -99,10 +102,10 @@ impl Attached {
         }
     }
 
-    /// Whether its sockets are to be read in this turn.
+    /// Whether it is to be polled in this turn, and not only when the poller reports a socket.
     #[inline]
     pub(crate) fn is_hot(&self, now: Time) -> bool {
-        self.association.is_some() && now.since(self.worked) < HOT_NS
+        self.association.is_some() && (self.has_more || now.since(self.worked) < HOT_NS)
     }
 
     /// Reads its sockets, takes completions, and sends; true if it did something.
@@ -111,6 +114,7 @@ impl Attached {
             return false;
         };
         let polled = association.poll(controller, now);
+        self.has_more = polled.worked;
         if polled.worked {
             self.worked = now;
         }
@@ -135,7 +139,7 @@ impl Attached {
             None => false,
         };
         if drained {
-            self.worked = now;
+            (self.worked, self.has_more) = (now, true);
         }
         drained
     }
@@ -144,7 +148,7 @@ impl Attached {
     pub(crate) fn join(&mut self, arrival: Arrival, controller: &mut Controller, now: Time) {
         if let Some(association) = &mut self.association {
             association.join(arrival, controller, now);
-            self.worked = now;
+            (self.worked, self.has_more) = (now, true);
         }
     }
 
