@@ -11,7 +11,8 @@
 //! (`Step::Drain`).
 //!
 //! Reading order: `directory` (the namespaces), `operation` and `subsystem` with its `schedule`
-//! (the progress of commands), `plan` and `sanitizing` (their steps), `record` (persistent state).
+//! (the progress of commands), `plan` and `sanitizing` (their steps), `dynamic` (controllers of
+//! hosts that come over networks), `record` (persistent state).
 //!
 //! Invariants: two namespaces never share bytes; every operation is answered once, unless its
 //! requester is gone; a record is taken whole, and an answer that promises persistence goes out

@@ -70,6 +70,28 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "dynamic-notices",
+        guard: "a dynamic controller gets its host's reservation notifications",
+        file: "crates/subsystem/src/subsystem/reserve.rs",
+        from: "namespace.attached.contains(m.entrance())",
+        to: "namespace.attached.contains(m.id)",
+        test: unit(
+            "subsystem",
+            "subsystem::tests::dynamic::a_host_is_notified_on_each_of_its_paths",
+        ),
+    },
+    Mutation {
+        name: "dynamic-marks",
+        guard: "a dynamic controller marks blocks of its entrance's namespaces",
+        file: "crates/subsystem/src/subsystem/plan.rs",
+        from: "        let attached = |n: &&Allocated| self.is_attached(n, controller);\n        let namespace = ",
+        to: "        let attached = |n: &&Allocated| n.attached.contains(controller);\n        let namespace = ",
+        test: unit(
+            "controller",
+            "controller::tests::fabrics::a_mark_of_one_host_is_read_by_another",
+        ),
+    },
+    Mutation {
         name: "dynamic-answers",
         guard: "no answer of a dynamic controller is kept for another process",
         file: "crates/subsystem/src/subsystem/progress.rs",

@@ -532,6 +532,31 @@ fn reservations_are_between_hosts_however_they_come() {
 }
 
 #[test]
+fn a_mark_of_one_host_is_read_by_another() {
+    let mut world = associations(2, shared());
+    for host in [1, 2] {
+        world.at(host).create_pair(1, 64);
+    }
+    let (write_uncorrectable, read) = (0x04, 0x02);
+    let command = |opcode, slba| Sqe {
+        opcode,
+        nsid: 1,
+        cdw10: slba,
+        ..Sqe::default()
+    };
+    assert_eq!(
+        io(&mut world, 1, 0, command(write_uncorrectable, 5), &[]),
+        OK
+    );
+    let unrecovered_read_error = 0x281;
+    for (host, next) in [(1, 1), (2, 0)] {
+        let status = io(&mut world, host, next, command(read, 5), &[]);
+        assert_eq!(status, unrecovered_read_error);
+        assert_eq!(io(&mut world, host, next + 1, command(read, 6), &[]), OK);
+    }
+}
+
+#[test]
 fn linux_connects_as_it_was_recorded() {
     // CC, and what Linux reads and writes before and after it; `nvme connect` of 6.12 and 7.3.
     let mut rig = connected(KATO);

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use nvme_spec::NSID_ALL;
 use nvme_spec::reservation::{
-    RegisterAction, ReservationAcquireCdw10, ReservationRegisterCdw10, ReservationType,
+    AcquireAction, RegisterAction, ReservationAcquireCdw10, ReservationNotificationType,
+    ReservationRegisterCdw10, ReservationType,
 };
 
 use super::*;
@@ -359,8 +360,8 @@ fn hosts_over_networks_reserve_as_others_do() {
     subsystem.continue_host(b, &[2; 16]);
     subsystem.set_host(other, &[1; 16]).unwrap();
     assert_eq!(subsystem.host_of(a), first);
-    for (by, host) in [(a, first), (b, second)] {
-        subsystem.begin(admin(by, 1, vec![register(host, 7), Step::Drain]));
+    for (by, host, key) in [(a, first, 7), (b, second, 8)] {
+        subsystem.begin(admin(by, 1, vec![register(host, key), Step::Drain]));
     }
     subsystem.begin(admin(a, 1, vec![acquire(first, 7), Step::Drain]));
     settle(&mut subsystem, &mut channels);
@@ -380,4 +381,46 @@ fn hosts_over_networks_reserve_as_others_do() {
     let back = subsystem.join_dynamic(entrance, "a").unwrap();
     subsystem.continue_host(back, &[1; 16]);
     assert!(writes(&mut subsystem, back));
+}
+
+#[test]
+fn a_host_is_notified_on_each_of_its_paths() {
+    let (mut subsystem, entrance, other) = with_entrance();
+    let mut channels = channels(Manner::Synchronous);
+    let a = subsystem.join_dynamic(entrance, "a").unwrap();
+    let b = subsystem.join_dynamic(entrance, "b").unwrap();
+    let (first, second) = (Host::Extended([1; 16]), Host::Extended([2; 16]));
+    subsystem.continue_host(a, &[1; 16]);
+    subsystem.continue_host(b, &[2; 16]);
+    subsystem.set_host(other, &[1; 16]).unwrap();
+    let cdw10 = ReservationAcquireCdw10::new()
+        .with_racqa(AcquireAction::PREEMPT)
+        .with_rtype(ReservationType::WRITE_EXCLUSIVE);
+    let preempt = ReservationCommand::Acquire {
+        cdw10,
+        crkey: 8,
+        prkey: 7,
+    };
+    let preempt = Step::Reserve {
+        host: second,
+        command: preempt,
+    };
+    for (by, step) in [
+        (a, register(first, 7)),
+        (b, register(second, 8)),
+        (b, preempt),
+    ] {
+        subsystem.begin(admin(by, 1, vec![step, Step::Drain]));
+    }
+    settle(&mut subsystem, &mut channels);
+    let notice = Notice {
+        nsid: 1,
+        what: ReservationNotificationType::REGISTRATION_PREEMPTED,
+    };
+    for id in [a, other] {
+        assert_eq!(subsystem.take_notices(id), [notice], "{id:?}");
+    }
+    for id in [b, entrance] {
+        assert_eq!(subsystem.take_notices(id), [], "{id:?}");
+    }
 }
