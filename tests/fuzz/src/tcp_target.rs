@@ -403,6 +403,9 @@ fn send(peer: &mut Peer, what: What) {
             };
             let count = peer.r2ts.len().max(1);
             let asked = peer.r2ts.get(usize::from(r2t) % count).copied();
+            if asked.is_none() && change < 250 {
+                return;
+            }
             let r2t = asked.unwrap_or_default();
             let offset = u32::from(offset) * 64;
             let len = r2t.r2tl.saturating_sub(offset);

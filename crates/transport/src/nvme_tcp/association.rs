@@ -26,9 +26,7 @@ use nvme_spec::{Cqe, Sqe, Status};
 use port::time::Time;
 
 use super::TargetConfig;
-use super::connect::{
-    ADMIN_DEPTH, HOSTID_OFFSET, HOSTNQN_OFFSET, Host, QID_OFFSET, Refusal, SQSIZE_OFFSET,
-};
+use super::connect::{HOSTID_OFFSET, HOSTNQN_OFFSET, Host, QID_OFFSET, Refusal, SQSIZE_OFFSET};
 use super::connection::{Connection, End};
 use super::counters::Counters;
 use super::newcomer::{Arrival, Farewell};
@@ -44,6 +42,9 @@ const REUSE_NS: u64 = 100_000_000;
 const LEAVING_MAX: usize = 16;
 /// How often commands are looked at that wait for their host.
 const CHECK_NS: u64 = 1_000_000_000;
+
+/// How long a host of a controller that has failed is silent at least when its association ends.
+const SILENT_NS: u64 = 1_000_000_000;
 
 /// Result of a poll of an association.
 #[derive(Debug)]
@@ -96,6 +97,8 @@ pub struct Association {
     enabled: bool,
     /// CSTS.RDY as it was seen last, without a shutdown.
     ready: bool,
+    /// CSTS.CFS as it was seen last.
+    failed: bool,
     kato_ms: u32,
     heard: Time,
     check_at: Time,
@@ -121,9 +124,8 @@ impl Association {
         let slot = (config.max_transfer as usize).next_multiple_of(PAGE);
         let slots = usize::try_from(config.slots).unwrap_or(usize::MAX) / slot;
         let slots = u16::try_from(slots.max(1)).unwrap_or(u16::MAX);
-        let len = memory_len(0, ADMIN_DEPTH, &config)
-            + queues * memory_len(1, config.queue_depth, &config)
-            + usize::from(slots) * slot;
+        let len =
+            memory_len(0, &config) + queues * memory_len(1, &config) + usize::from(slots) * slot;
         let memory = HostMemory::new(len)?;
         let none = || io::Error::from(io::ErrorKind::OutOfMemory);
         let large = memory
@@ -162,6 +164,7 @@ impl Association {
             own: None,
             enabled: false,
             ready: false,
+            failed: false,
             kato_ms: connect.kato_ms,
             heard: now,
             check_at: now + CHECK_NS,
@@ -288,16 +291,20 @@ impl Association {
         worked |= self.take(controller, now)?;
         if now >= self.check_at {
             self.check_at = now + CHECK_NS;
-            self.check(controller, now)?;
+            self.check(now)?;
         }
         Ok(worked)
     }
 
-    /// Takes completions and sends answers. Due after each turn of the controller that worked.
-    /// True where there was something.
+    /// Takes completions and sends answers, and gives the controller what that makes room for. Due
+    /// after each turn of the controller that worked. True where there was something: it is to be
+    /// polled again.
     pub fn drain(&mut self, controller: &mut Controller, now: Time) -> bool {
+        self.follow(controller);
         // An end is found again by the next poll.
-        let worked = self.take(controller, now).unwrap_or(true);
+        let mut worked = self.take(controller, now).unwrap_or(true);
+        self.grant(now);
+        worked |= self.submit(controller);
         self.note_wanting();
         worked
     }
@@ -330,7 +337,7 @@ impl Association {
     pub fn next_deadline(&self) -> Option<Time> {
         let waiting = self.waiting.iter().map(|(_, until)| *until);
         let leaving = self.leaving.iter().map(Farewell::deadline);
-        let checks = self.kato_ms > 0 || self.open().any(Queue::has_deadline);
+        let checks = self.failed || self.open().any(Queue::has_deadline);
         waiting
             .chain(leaving)
             .chain(checks.then_some(self.check_at))
@@ -366,7 +373,8 @@ impl Association {
         }
         self.enabled = cc.en();
         let shut = csts.shst() != ShutdownStatus::NORMAL_OPERATION;
-        self.ready = csts.rdy() && cc.en() && !csts.cfs() && !shut;
+        self.failed = csts.cfs();
+        self.ready = csts.rdy() && cc.en() && !self.failed && !shut;
         if !csts.rdy() && !cc.en() {
             for io in &mut self.io {
                 if let Some(Io::Ending(..)) = io
@@ -654,9 +662,11 @@ impl Association {
     }
 
     /// Looks for what has taken too long.
-    fn check(&mut self, controller: &Controller, now: Time) -> Result<(), End> {
-        let silent = now.since(self.heard) >= u64::from(self.kato_ms) * 1_000_000;
-        if self.kato_ms > 0 && silent && properties::state(controller).1.cfs() {
+    fn check(&mut self, now: Time) -> Result<(), End> {
+        // A host that is there resets a controller that has failed. The timeout may be one that a
+        // feature has set: only the controller knows it.
+        let silent = now.since(self.heard);
+        if self.failed && silent >= SILENT_NS.max(u64::from(self.kato_ms) * 1_000_000) {
             return Err(End::KeepAlive);
         }
         self.admin.check(now)?;

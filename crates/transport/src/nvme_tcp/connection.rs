@@ -57,7 +57,8 @@ pub enum End {
     /// The host does not read what it is sent.
     #[error("the host does not read what it is sent")]
     DoesNotRead,
-    /// The keep alive timer has expired.
+    /// The keep alive timer has expired, or the controller has failed otherwise and its host is
+    /// silent.
     #[error("the keep alive timer expired")]
     KeepAlive,
     /// A Connect command was refused, or what came was none.

@@ -23,7 +23,7 @@ use port::namespace::NamespaceTable;
 use port::time::Time;
 
 use super::commands::{Commands, Place, State};
-use super::connect::{Connect, Refusal};
+use super::connect::{ADMIN_DEPTH, Connect, Refusal};
 use super::connection::{ADMIN_IN_CAPSULE, Connection, End, Pdu};
 use super::counters::Counters;
 use super::judge::{ADMIN_DATA, Limits, blocks_len, judge};
@@ -123,10 +123,20 @@ fn stride(qid: u16, config: &TargetConfig) -> usize {
     small_len(qid, config) as usize + list
 }
 
-/// Bytes of private memory of a queue.
-pub(super) fn memory_len(qid: u16, entries: u16, config: &TargetConfig) -> usize {
-    let rings = rings_len(ring_entries(qid, entries, config));
-    rings + usize::from(entries) * stride(qid, config)
+/// Entries of a queue at most.
+fn most(qid: u16, config: &TargetConfig) -> u16 {
+    if qid == 0 {
+        ADMIN_DEPTH
+    } else {
+        config.queue_depth
+    }
+}
+
+/// Bytes of private memory of a queue, which do not depend on its entries.
+pub(super) fn memory_len(qid: u16, config: &TargetConfig) -> usize {
+    let most = most(qid, config);
+    let rings = rings_len(ring_entries(qid, most, config));
+    rings + usize::from(most) * stride(qid, config)
 }
 
 impl Queue {
@@ -138,9 +148,11 @@ impl Queue {
         config: &TargetConfig,
     ) -> Option<Self> {
         let Connect { qid, entries, .. } = *connect;
-        let rings = Rings::new(qid, ring_entries(qid, entries, config), memory)?;
+        let most = most(qid, config);
+        let ring = |entries| ring_entries(qid, entries, config);
+        let rings = Rings::new(qid, ring(entries), ring(most), memory)?;
         let (small, stride) = (small_len(qid, config), stride(qid, config));
-        let region = memory.reserve(usize::from(entries) * stride, PAGE)?;
+        let region = memory.reserve(usize::from(most) * stride, PAGE)?;
         let in_capsule = if qid == 0 {
             ADMIN_IN_CAPSULE
         } else {

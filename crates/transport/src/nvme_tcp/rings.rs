@@ -42,12 +42,14 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    /// Rings of `entries` entries, which the memory has room for.
-    pub(super) fn new(qid: u16, entries: u32, memory: &HostMemory) -> Option<Self> {
+    /// Rings of `entries` entries, with room for `most` as all such rings have: so a place that
+    /// one has left takes any other.
+    pub(super) fn new(qid: u16, entries: u32, most: u32, memory: &HostMemory) -> Option<Self> {
+        debug_assert!(entries <= most);
         Some(Self {
             qid,
-            sq: HostSq::new(memory.alloc(sq_len(entries), PAGE)?),
-            cq: HostCq::new(memory.alloc(cq_len(entries), PAGE)?),
+            sq: HostSq::new(memory.alloc(sq_len(most), PAGE)?),
+            cq: HostCq::new(memory.alloc(cq_len(most), PAGE)?),
             entries,
             tail: 0,
             head: 0,

@@ -34,6 +34,7 @@ mod stages;
 mod subsystem;
 mod survive;
 mod tcp;
+mod tcp_target;
 mod tenants;
 mod traces;
 mod travel;
@@ -78,6 +79,7 @@ const ALL: &[&[Mutation]] = &[
     stages::MUTATIONS,
     subsystem::MUTATIONS,
     tcp::MUTATIONS,
+    tcp_target::MUTATIONS,
     tenants::MUTATIONS,
     traces::MUTATIONS,
     travel::MUTATIONS,

@@ -402,6 +402,26 @@ fn a_transfer_that_is_over_takes_no_more_data() {
 }
 
 #[test]
+fn a_tag_of_an_earlier_transfer_is_none_of_a_later_one() {
+    let mut rig = Rig::new();
+    let (mut host, earlier) = with_r2t(&mut rig, Manner::default());
+    let bytes = host.io[0].h2c(&earlier, &pattern(earlier.len as usize, 1));
+    host.io[0].send(&bytes);
+    assert_eq!(host.io[0].response(&mut rig).status.status(), GOOD);
+    // The same command again, with the same identifier and, as it is alone, the same entry.
+    let mut sqe = host.blocks(NvmOpcode::WRITE, 0, 100);
+    sqe.cid = earlier.cccid;
+    host.io[0].send_capsule(&sqe, &[]);
+    host.io[0].pump(&mut rig);
+    let r2t = host.io[0].r2ts.pop_front().unwrap();
+    assert_ne!(r2t.ttag, earlier.ttag);
+    assert_eq!(r2t.ttag & 0xfff, earlier.ttag & 0xfff);
+    host.io[0].send(&bytes);
+    host.io[0].pump(&mut rig);
+    assert_eq!(ended(&rig), ["transfer-tag"]);
+}
+
+#[test]
 fn capsules_with_too_many_data_end_the_queue() {
     let mut rig = Rig::new();
     let mut host = Host::new(&mut rig, 1, Manner::default());
