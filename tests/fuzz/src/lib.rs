@@ -18,6 +18,7 @@ mod session_bytes;
 mod sgl_walk;
 mod sqe_program;
 mod state_area;
+mod tcp_host;
 mod tcp_stream;
 mod tcp_target;
 mod trace_file;
@@ -50,6 +51,8 @@ targets! {
     sqe_program
     /// Files with the log of a medium's state have any content.
     state_area
+    /// A target of NVMe/TCP sends our host anything.
+    tcp_host
     /// A peer of an NVMe/TCP connection sends anything, against a reader of the whole stream.
     tcp_stream
     /// A host of an NVMe/TCP target sends anything.

@@ -88,6 +88,7 @@ replayed! {
     sgl_walk
     sqe_program
     state_area
+    tcp_host
     tcp_stream
     tcp_target
     trace_file

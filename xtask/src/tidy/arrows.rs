@@ -151,6 +151,7 @@ pub(super) const ALLOWED: Table<'static> = &[
         "tests-fuzz",
         &[
             "controller",
+            "driver",
             "engine",
             "media",
             "memory",
