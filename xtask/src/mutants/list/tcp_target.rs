@@ -85,7 +85,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         guard: "queues of the controller are the association's to make",
         file: "crates/transport/src/nvme_tcp/judge.rs",
         from: "    if is_admin && OWN.contains",
-        to: "    if !is_admin && OWN.contains",
+        to: "    if is_admin && sqe.nsid == 1 && OWN.contains",
         test: host("nvme_tcp::life::commands_wait_for_enable_and_some_are_never_the_hosts"),
     },
     Mutation {
@@ -131,8 +131,10 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         guard: "the descriptor of a command has the length of its blocks",
         file: "crates/transport/src/nvme_tcp/judge.rs",
         from: ".is_some_and(|len| len != u64::from(data.len)) {",
-        to: ".is_some_and(|len| len < u64::from(data.len) / 4) {",
-        test: host("nvme_tcp::hostile::blocks_of_another_size_are_counted_as_such"),
+        to: ".is_some_and(|len| len > u64::from(data.len)) {",
+        test: host(
+            "nvme_tcp::hostile::a_data_pointer_that_cannot_be_is_a_status_and_the_queue_goes_on",
+        ),
     },
     Mutation {
         name: "tcp-target-admin-length",
