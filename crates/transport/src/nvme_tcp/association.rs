@@ -338,9 +338,12 @@ impl Association {
         let waiting = self.waiting.iter().map(|(_, until)| *until);
         let leaving = self.leaving.iter().map(Farewell::deadline);
         let checks = self.failed || self.open().any(Queue::has_deadline);
+        let timeout = u64::from(self.kato_ms) * 1_000_000;
+        let silent = (timeout > 0).then(|| self.check_at.max(self.heard + timeout));
         waiting
             .chain(leaving)
             .chain(checks.then_some(self.check_at))
+            .chain(silent)
             .min()
     }
 
@@ -658,7 +661,8 @@ impl Association {
         if let Some((qid, end)) = lost {
             self.lose(qid, &end, now);
         }
-        Ok(worked || self.open().any(Queue::has_work))
+        let enabled = self.enabled;
+        Ok(worked || self.open().any(|queue| queue.has_work(enabled)))
     }
 
     /// Looks for what has taken too long.

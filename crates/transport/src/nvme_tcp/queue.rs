@@ -607,11 +607,12 @@ impl Queue {
         worked
     }
 
-    /// Whether a poll has something to do that no socket shows.
-    pub(super) fn has_work(&self) -> bool {
-        let sends = self.connection.waiting() > 0 && !self.connection.is_blocked();
-        let takes = !self.connection.is_blocked() && self.rings.has_completion();
-        sends || takes || !self.fabrics.is_empty()
+    /// Whether a poll has something to do that no socket shows. Rings of a controller that is not
+    /// `enabled` have old entries.
+    pub(super) fn has_work(&self, enabled: bool) -> bool {
+        let takes = enabled && self.rings.has_completion();
+        !self.connection.is_blocked() && (takes || self.connection.waiting() > 0)
+            || !self.fabrics.is_empty()
     }
 
     fn complete(&mut self, index: u16, cqe: &Cqe, slots: &Slots) {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use nvme_spec::Status;
-use nvme_spec::fabrics::PropertySize;
+use nvme_spec::fabrics::{FabricsType, PropertySize};
 use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
+use nvme_spec::{Sqe, Status};
 
-use super::host::{Connect, Host, Manner, in_capsule, pattern};
+use super::host::{Connect, Host, Manner, beside, in_capsule, pattern};
 use super::rig::Rig;
 
 const GOOD: Status = Status::SUCCESSFUL_COMPLETION;
@@ -157,6 +157,36 @@ fn a_reset_ends_the_io_queues_and_a_new_life_begins() {
 }
 
 #[test]
+fn a_reset_forgets_completions_that_found_no_room() {
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 0, Manner::default());
+    // More than the socket takes: 30 times 64 KiB that are not read.
+    let asked = 30;
+    for _ in 0..asked {
+        let mut sqe = host.command(AdminOpcode::GET_LOG_PAGE, 1 << 16);
+        sqe.cdw10 = 5 | 0x3fff << 16;
+        host.admin.send_capsule(&sqe, &[]);
+    }
+    rig.settle();
+    let mut disable = Sqe::fabrics(FabricsType::PROPERTY_SET).with_property(0x46_0060);
+    disable.cid = 0x0fff;
+    disable.cdw11 = 0x14;
+    beside(&mut disable, 0);
+    host.admin.send_capsule(&disable, &[]);
+    rig.settle();
+    host.admin.pump(&mut rig);
+    assert!(host.admin.responses.len() < asked, "some were forgotten");
+    let last = host.admin.responses.pop_back().unwrap();
+    assert_eq!((last.cid, last.status.status()), (0x0fff, GOOD));
+    let turns = (0..200).take_while(|_| rig.turn()).count();
+    assert!(turns < 200, "there is nothing to do");
+    host.admin.responses.clear();
+    host.admin.data.clear();
+    host.enable(&mut rig);
+    assert_eq!(host.identify(&mut rig, 1, 0).len(), 4096);
+}
+
+#[test]
 fn a_shutdown_completes_and_the_association_ends_with_its_connection() {
     let mut rig = Rig::new();
     let mut host = Host::new(&mut rig, 1, Manner::default());
@@ -222,6 +252,9 @@ fn a_host_that_falls_silent_loses_its_association() {
         rig.turn();
         assert_eq!(host.read(&mut rig, 0, 0, 1).len(), 512);
     }
+    let deadline = rig.association.as_ref().unwrap().next_deadline();
+    let from = rig.now();
+    assert!(deadline.is_some_and(|at| (4_000_000_000..6_000_000_000).contains(&at.since(from))));
     rig.advance(Duration::from_secs(6));
     for _ in 0..8 {
         rig.settle();

@@ -155,13 +155,15 @@ impl Rig {
         self.bus.with_controller(look)
     }
 
-    /// Everything that is due, and a turn of the controller.
-    pub(super) fn turn(&mut self) {
+    /// Everything that is due, and a turn of the controller; whether the association worked.
+    pub(super) fn turn(&mut self) -> bool {
+        let mut worked = false;
         let now = self.now();
         // First, so that the end of one host's association makes room for the next one's.
         if let Some(association) = &mut self.association {
             let poll = |controller: &mut Controller| association.poll(controller, now);
             let polled = self.bus.with_controller(poll);
+            worked = polled.worked;
             if let Some(end) = polled.ended {
                 self.end(&end);
             }
@@ -176,10 +178,11 @@ impl Rig {
         self.bus.turn();
         let now = self.now();
         if let Some(association) = &mut self.association {
-            self.bus
-                .with_controller(|controller| association.drain(controller, now));
+            let drain = |controller: &mut Controller| association.drain(controller, now);
+            worked |= self.bus.with_controller(drain);
         }
         self.farewells.retain_mut(|farewell| !farewell.poll(now));
+        worked
     }
 
     fn arrive(&mut self, newcomer: Newcomer) {
