@@ -227,4 +227,20 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: ".is_some_and(|since| late(since, u64::MAX))",
         test: host("nvme_tcp::hostile::a_host_that_does_not_read_waits_for_itself_alone"),
     },
+    Mutation {
+        name: "tcp-target-idle",
+        guard: "an association whose controller is not enabled comes to rest",
+        file: "crates/transport/src/nvme_tcp/queue.rs",
+        from: "        let takes = enabled && self",
+        to: "        let takes = self",
+        test: host("nvme_tcp::life::a_reset_forgets_completions_that_found_no_room"),
+    },
+    Mutation {
+        name: "tcp-target-back-pressure",
+        guard: "completions wait while the socket takes nothing",
+        file: "crates/transport/src/nvme_tcp/queue.rs",
+        from: "        while !self.connection.is_blocked() && self.connection.waiting() < SENDING {",
+        to: "        while self.connection.waiting() < usize::MAX {",
+        test: host("nvme_tcp::life::a_reset_forgets_completions_that_found_no_room"),
+    },
 ];

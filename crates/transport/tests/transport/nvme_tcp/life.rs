@@ -7,7 +7,7 @@ use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
 use nvme_spec::{Sqe, Status};
 
 use super::host::{Connect, Host, Manner, beside, in_capsule, pattern};
-use super::rig::Rig;
+use super::rig::{Rig, config};
 
 const GOOD: Status = Status::SUCCESSFUL_COMPLETION;
 const INVALID: Status = Status::INVALID_FIELD_IN_COMMAND;
@@ -158,7 +158,9 @@ fn a_reset_ends_the_io_queues_and_a_new_life_begins() {
 
 #[test]
 fn a_reset_forgets_completions_that_found_no_room() {
-    let mut rig = Rig::new();
+    let mut target = config();
+    target.slots = 40 * u64::from(target.max_transfer);
+    let mut rig = Rig::with(target);
     let mut host = Host::new(&mut rig, 0, Manner::default());
     // More than the socket takes: 30 times 64 KiB that are not read.
     let asked = 30;
