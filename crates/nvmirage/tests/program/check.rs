@@ -55,6 +55,11 @@ fn a_bad_one_is_told_what_to_write() {
             "there is no namespace \"boot\"; there are root",
         ),
         (
+            "listen = \"vfio-user:/run/nvmirage/vm1.sock\"",
+            "listen = \"nvme-tcp:10.0.0.1:4420\"",
+            "allow_anonymous = true",
+        ),
+        (
             "listen = \"vfio-user:",
             "listen = \"tcp:",
             "unknown scheme `tcp`",

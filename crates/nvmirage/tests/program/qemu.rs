@@ -15,6 +15,29 @@ fn qemu(world: &World, version: &str) -> String {
 }
 
 #[test]
+fn a_controller_over_tcp_has_the_command_of_the_kernels_initiator() {
+    let world = World::new();
+    let config = "[[controller]]\nname = \"store\"\nlisten = \"nvme-tcp:127.0.0.1:4420\"\n";
+    world.write("derived.toml", config);
+    let derived = world.run(&["qemu-args", "store", "--config", "derived.toml"]);
+    assert!(!derived.status.success() && derived.out.is_empty());
+    assert!(derived.err.contains("write subnqn"), "{}", derived.err);
+    let written = format!("{config}subnqn = \"nqn.2026-01.org.example:a\"\n");
+    world.write("written.toml", &written);
+    let said = world.run(&["qemu-args", "store", "--config", "written.toml"]);
+    assert!(said.status.success(), "{}", said.err);
+    assert_eq!(
+        said.out,
+        "nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-01.org.example:a\n"
+    );
+    assert!(
+        said.err.contains("QEMU has no NVMe/TCP client"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
 fn options_of_a_configuration_and_of_a_running_server() {
     let world = World::new();
     let new = qemu(&world, "11.1.3");

@@ -42,6 +42,58 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "tcp-anonymous",
+        guard: "an address that other machines reach is served with the operator's consent only",
+        file: "crates/api/src/config/tcp.rs",
+        from: "tcp.allow_anonymous || address.ip().to_canonical().is_loopback(),",
+        to: "tcp.allow_anonymous || address.port() > 0,",
+        test: unit(
+            "api",
+            "config::tcp::tests::only_loopback_is_served_without_consent",
+        ),
+    },
+    Mutation {
+        name: "tcp-one-address",
+        guard: "an address of all interfaces is refused beside one of them",
+        file: "crates/api/src/config/listen.rs",
+        from: "all == ip || all.is_unspecified() && (all.is_ipv6() || ip.is_ipv4())",
+        to: "all == ip",
+        test: unit(
+            "api",
+            "config::tcp::tests::the_table_is_only_for_tcp_and_addresses_are_used_once",
+        ),
+    },
+    Mutation {
+        name: "tcp-least-memory",
+        guard: "a host's memory holds two of its largest commands",
+        file: "crates/api/src/config/tcp.rs",
+        from: "self.max_transfer.0.saturating_mul(2)",
+        to: "self.max_transfer.0",
+        test: unit(
+            "api",
+            "config::tcp::tests::each_key_without_effect_is_refused_by_name",
+        ),
+    },
+    Mutation {
+        name: "tcp-host-text",
+        guard: "a host's text reaches a terminal without its control characters",
+        file: "crates/client/src/cli/hosts.rs",
+        from: "host.nqn.escape_debug().to_string(),",
+        to: "host.nqn.clone(),",
+        test: unit("client", "cli::hosts::tests::each_host_has_a_row"),
+    },
+    Mutation {
+        name: "tcp-last-host",
+        guard: "a controller has hosts until its last one has left",
+        file: "crates/reactor/src/presence.rs",
+        from: "        if hosts.is_empty() {",
+        to: "        if hosts.len() < count {",
+        test: unit(
+            "reactor",
+            "presence::tests::hosts_over_tcp_come_change_and_go_one_by_one",
+        ),
+    },
+    Mutation {
         name: "keys-of-a-kind",
         guard: "a medium has only the keys of its kind",
         file: "crates/api/src/config/medium/keys.rs",
