@@ -85,6 +85,7 @@ export interface Controller {
   socket_mode?: string;
   subnqn?: string;
   subsystem?: string;
+  tcp?: { [key: string]: unknown };
   tenant?: string;
   vendor_id?: number;
 }
