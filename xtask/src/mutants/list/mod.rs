@@ -9,6 +9,7 @@ mod fabrics;
 mod files;
 mod fuse;
 mod hosts;
+mod initiator;
 mod interrupts;
 mod isolation;
 mod key_value;
@@ -57,6 +58,7 @@ const ALL: &[&[Mutation]] = &[
     files::MUTATIONS,
     fuse::MUTATIONS,
     hosts::MUTATIONS,
+    initiator::MUTATIONS,
     interrupts::MUTATIONS,
     isolation::MUTATIONS,
     key_value::MUTATIONS,
