@@ -118,6 +118,9 @@ impl Bench {
     /// The controller cannot be reached, its registers say that it is none, or
     /// it cannot be driven with pages of 4 KiB and the NVM command set.
     pub fn new(bus: Box<dyn Bus>, options: &Options) -> Verdict<Self> {
+        check(!bus.is_over_fabrics(), || {
+            "the tests use PRPs, registers and interrupts of PCIe, and NVMe/TCP has none: write vfio-user:PATH or pci:ADDRESS".to_owned()
+        })?;
         let memory = match HostMemory::new(options.memory_len) {
             Ok(memory) => memory,
             Err(error) => return fail(format!("no memory to share: {error}")),

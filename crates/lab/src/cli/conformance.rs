@@ -45,17 +45,16 @@ that it does not have is no failure.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Conformance {
-    /// Address of the drive: a server's socket, a subsystem behind a target, or a PCI function bound to
-    /// vfio-pci
+    /// Address of the drive: a server's socket, or a PCI function bound to vfio-pci
     #[arg(
         long,
-        value_name = "vfio-user:PATH|nvme-tcp:HOST:PORT/NQN|pci:ADDRESS",
+        value_name = "vfio-user:PATH|pci:ADDRESS",
         required_unless_present = "list"
     )]
     target: Option<Place>,
 
     /// Address of another controller of the same subsystem, for tests with two hosts
-    #[arg(long, value_name = "vfio-user:PATH|nvme-tcp:HOST:PORT/NQN|pci:ADDRESS")]
+    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
     second: Option<Place>,
 
     /// Allow all namespaces of the drive to be overwritten; required except with --list

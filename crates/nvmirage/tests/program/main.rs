@@ -33,6 +33,7 @@ mod host;
 mod hosts;
 mod http;
 mod images;
+mod initiator;
 mod journey;
 mod kept;
 mod keys_kept;
