@@ -50,6 +50,7 @@ open_enum! {
         ENDURANCE_GROUP_EVENT_AGGREGATE_LOG_CHANGE = 0x06, "Endurance Group Event Aggregate Log Page Change";
         ALLOCATED_NAMESPACE_ATTRIBUTE_CHANGED = 0x09, "Allocated Namespace Attribute Changed";
         ZONE_DESCRIPTOR_CHANGED = 0xef, "Zone Descriptor Changed";
+        DISCOVERY_LOG_PAGE_CHANGE = 0xf0, "Discovery Log Page Change";
     }
 }
 

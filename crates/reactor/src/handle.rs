@@ -15,6 +15,7 @@ use memory::{Bell, EventFd};
 use nvme_spec::Status;
 use port::ChannelId;
 use subsystem::OperatorRequest;
+use transport::nvme_tcp::DiscoveryLog;
 
 use super::looks::LookAsked;
 use super::message::{
@@ -217,6 +218,11 @@ impl ReactorHandle {
                 tracing::error!("a reactor does not take messages: a trace costs on");
             }
         })
+    }
+
+    /// Tells which subsystems hosts can reach over a network.
+    pub fn set_discovery(&self, log: Arc<DiscoveryLog>) -> anyhow::Result<()> {
+        self.send(Message::Discovery(log))
     }
 
     /// Waits until the reactor has handled all earlier messages.

@@ -16,7 +16,7 @@ use memory::{Bell, Counter, EventFd};
 use nvme_spec::Status;
 use port::ChannelId;
 use subsystem::{Allocated, ControllerRecord, OperatorRequest, Record, SubsystemConfig};
-use transport::nvme_tcp::TargetConfig;
+use transport::nvme_tcp::{DiscoveryLog, TargetConfig};
 use transport::vfio_user::{Custody, Entrance};
 
 use super::lines::Vectors;
@@ -117,6 +117,8 @@ pub(crate) enum Message {
     SetPaused(bool, Answer<()>),
     /// Report whether the queues here are paused and have no commands.
     IsDrained(Answer<bool>),
+    /// Subsystems that hosts can reach over a network.
+    Discovery(Arc<DiscoveryLog>),
     /// Answer, to show that the thread handles messages.
     Answer(Answer<()>),
     /// End the thread.

@@ -215,6 +215,7 @@ impl Target {
         let target = TargetConfig {
             name: "fuzz".into(),
             subnqn: SUBNQN.into(),
+            discovery_nqn: "nqn.2014-08.org.example:discovery".to_owned(),
             queues: QUEUES,
             queue_depth: config.queue_depth,
             max_transfer: config.max_transfer,

@@ -36,6 +36,7 @@ open_enum! {
         COMMAND_AND_FEATURE_LOCKDOWN = 0x14, "Command and Feature Lockdown";
         BOOT_PARTITION = 0x15, "Boot Partition";
         CHANGED_ALLOCATED_NAMESPACE_LIST = 0x1c, "Changed Allocated Namespace List";
+        DISCOVERY = 0x70, "Discovery";
         RESERVATION_NOTIFICATION = 0x80, "Reservation Notification";
         SANITIZE_STATUS = 0x81, "Sanitize Status";
         CHANGED_ZONE_LIST = 0xbf, "Changed Zone List";

@@ -8,14 +8,17 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use controller::ControllerConfig;
 use engine::tenants::TenantId;
 use engine::{ControllerSlot, SubsystemSlot};
+use nvme_spec::fabrics::CNTLID_MAX;
 use port::time::Time;
-use transport::nvme_tcp::{Arrival, Farewell, Newcomer, Progress, TargetConfig};
+use transport::nvme_tcp::{
+    Arrival, DiscoveryLog, DiscoverySession, Farewell, Newcomer, Progress, TargetConfig,
+};
 
 use crate::message::{Answer, Listening};
 use crate::poller::{Poller, Source};
@@ -24,6 +27,8 @@ use crate::presence::Presence;
 /// Connections that may introduce themselves at the same time, and refused ones whose answer is
 /// still to be sent.
 const MAX_NEWCOMERS: usize = 128;
+/// Connections to the discovery subsystem at the same time; one more takes the place of the oldest.
+const MAX_DISCOVERIES: usize = 64;
 /// Connections that are accepted before those that are there are looked at.
 const ACCEPTS_AT_ONCE: usize = 16;
 /// Pause after a failed accept, such as with too many open files.
@@ -49,6 +54,10 @@ pub(crate) struct Target {
     farewells: VecDeque<Farewell>,
     /// Connections whose Connect is there, and where they come from.
     arrivals: VecDeque<(Arrival, SocketAddr)>,
+    /// Connections to the discovery subsystem.
+    discoveries: VecDeque<DiscoverySession>,
+    /// Connections to it so far, which their controllers' identifiers count.
+    discovered: u16,
     /// The controllers of the hosts.
     associations: Vec<ControllerSlot>,
     presence: Arc<Presence>,
@@ -87,6 +96,8 @@ impl Target {
             newcomers: VecDeque::new(),
             farewells: VecDeque::new(),
             arrivals: VecDeque::new(),
+            discoveries: VecDeque::new(),
+            discovered: 0,
             associations: Vec::new(),
             presence,
             is_watched: false,
@@ -119,6 +130,7 @@ impl Target {
         let accepted = self.accept(now, poller);
         let heard = self.hear(now, poller);
         self.farewells.retain_mut(|farewell| !farewell.poll(now));
+        self.discover(now, poller);
         if let Err(error) = self.watch(poller) {
             tracing::error!(controller = self.name, "cannot wait for hosts: {error}");
         }
@@ -186,6 +198,70 @@ impl Target {
             heard = true;
         }
         heard
+    }
+
+    /// Takes a connection to the discovery subsystem.
+    pub(crate) fn begin_discovery(
+        &mut self,
+        arrival: Arrival,
+        log: &Arc<DiscoveryLog>,
+        now: Time,
+        poller: &Poller,
+    ) {
+        // 1 to FFEFh (Base 2.1, 6.3).
+        self.discovered = self.discovered % CNTLID_MAX + 1;
+        let here = local_address(arrival.as_fd(), &self.listener);
+        let (nqn, cntlid) = (&self.config.discovery_nqn, self.discovered);
+        let session = here
+            .and_then(|here| DiscoverySession::new(arrival, log.clone(), here, nqn, cntlid, now));
+        match session {
+            Ok(session) => {
+                if self.discoveries.len() == MAX_DISCOVERIES
+                    && let Some(oldest) = self.discoveries.pop_front()
+                {
+                    self.see_off(oldest.leave(now), poller);
+                }
+                self.discoveries.push_back(session);
+                self.discover(now, poller);
+            }
+            Err(error) => {
+                tracing::error!(controller = self.name, "cannot answer a discovery: {error}");
+            }
+        }
+    }
+
+    /// The server has another list of subsystems.
+    pub(crate) fn set_log(&mut self, log: &Arc<DiscoveryLog>, now: Time, poller: &Poller) {
+        for session in &mut self.discoveries {
+            session.set_log(log.clone());
+        }
+        self.discover(now, poller);
+    }
+
+    /// Serves the connections to the discovery subsystem.
+    fn discover(&mut self, now: Time, poller: &Poller) {
+        let mut at = 0;
+        while let Some(session) = self.discoveries.get_mut(at) {
+            let (blocked, polled) = (session.wants_write(), session.poll(now));
+            match polled {
+                Ok(()) => {
+                    let wants_write = session.wants_write();
+                    let source = Source::Door(self.slot.0);
+                    if wants_write != blocked
+                        && let Err(error) = poller.set(&*session, source, wants_write)
+                    {
+                        tracing::error!(controller = self.name, "cannot watch a host: {error}");
+                    }
+                    at += 1;
+                }
+                Err(end) => {
+                    tracing::debug!(controller = self.name, "a discovery ended: {end}");
+                    if let Some(session) = self.discoveries.remove(at) {
+                        self.see_off(session.leave(now), poller);
+                    }
+                }
+            }
+        }
     }
 
     /// The next connection that has sent Connect, and where it comes from.
@@ -272,7 +348,9 @@ impl Target {
             .iter()
             .map(|(newcomer, _)| newcomer.deadline());
         let farewells = self.farewells.iter().map(Farewell::deadline);
-        newcomers.chain(farewells).chain(self.accepts_at).min()
+        let discoveries = self.discoveries.iter().map(DiscoverySession::deadline);
+        let connections = newcomers.chain(farewells).chain(discoveries);
+        connections.chain(self.accepts_at).min()
     }
 
     /// Begins the removal: closes the listening socket and all connections that are no hosts yet.
@@ -281,6 +359,7 @@ impl Target {
         self.newcomers.clear();
         self.farewells.clear();
         self.arrivals.clear();
+        self.discoveries.clear();
         if let Err(error) = self.watch(poller) {
             tracing::error!(controller = self.name, "cannot forget a socket: {error}");
         }
@@ -301,5 +380,14 @@ impl Target {
             // the caller may have stopped waiting
             let _ = answer.try_send(());
         }
+    }
+}
+
+/// The address that a connection has reached.
+fn local_address(connection: BorrowedFd<'_>, listener: &TcpListener) -> io::Result<SocketAddr> {
+    let address = rustix::net::getsockname(connection)?;
+    match SocketAddr::try_from(address) {
+        Ok(address) => Ok(address),
+        Err(_) => listener.local_addr(),
     }
 }

@@ -18,6 +18,7 @@ use memory::sync::mailbox::Receiver;
 use memory::{Bell, EventFd};
 use port::ChannelId;
 use port::time::Time;
+use transport::nvme_tcp::DiscoveryLog;
 
 use self::controllers::configure;
 use super::hosted::Hosted;
@@ -74,6 +75,8 @@ pub(crate) struct Reactor {
     timed: Vec<usize>,
     /// Controllers of hosts over NVMe/TCP.
     associations: Vec<usize>,
+    /// Subsystems that hosts can reach over a network.
+    discovery: Arc<DiscoveryLog>,
     id: EngineId,
     /// Addresses of the other reactors, and messages that did not fit into their mailboxes.
     peers: Vec<Address>,
@@ -126,6 +129,7 @@ impl Reactor {
             in_transition: Vec::new(),
             timed: Vec::new(),
             associations: Vec::new(),
+            discovery: Arc::default(),
             id,
             peers: Vec::new(),
             late: VecDeque::new(),
@@ -546,6 +550,7 @@ impl Reactor {
                 reply(&answer, ());
             }
             Message::IsDrained(answer) => reply(&answer, self.engine.is_drained()),
+            Message::Discovery(log) => self.set_discovery(log),
             Message::Answer(answer) => reply(&answer, ()),
             Message::Stop => self.stopped = true,
         }

@@ -8,7 +8,7 @@ use controller::ControllerConfig;
 use controller::config::{DoorbellMode, Fabrics, Interface};
 use engine::ControllerSlot;
 use port::time::Time;
-use transport::nvme_tcp::{Arrival, Association, End, Farewell, Refusal};
+use transport::nvme_tcp::{Arrival, Association, DiscoveryLog, End, Farewell, Refusal};
 
 use super::Reactor;
 use crate::hosted::association::Attached;
@@ -22,6 +22,10 @@ impl Reactor {
     pub(super) fn take_arrivals(&mut self, index: usize) {
         while let Some((arrival, from)) = self.target_mut(index).and_then(Target::take_arrival) {
             let now = self.clock.now();
+            if arrival.is_discovery() {
+                self.begin_discovery(index, arrival, now);
+                continue;
+            }
             let refused = if arrival.qid() == 0 {
                 self.associate(index, arrival, from, now)
             } else {
@@ -29,6 +33,24 @@ impl Reactor {
             };
             if let Some(farewell) = refused {
                 self.see_off(index, farewell);
+            }
+        }
+    }
+
+    fn begin_discovery(&mut self, index: usize, arrival: Arrival, now: Time) {
+        let hosted = self.hosted.get_mut(index).and_then(Option::as_mut);
+        if let Some(target) = hosted.and_then(Hosted::target_mut) {
+            target.begin_discovery(arrival, &self.discovery, now, &self.poller);
+        }
+    }
+
+    /// The server has another list of subsystems that hosts can reach over a network.
+    pub(super) fn set_discovery(&mut self, log: Arc<DiscoveryLog>) {
+        self.discovery = log;
+        let now = self.clock.now();
+        for target in self.hosted.iter_mut().flatten() {
+            if let Some(target) = target.target_mut() {
+                target.set_log(&self.discovery, now, &self.poller);
             }
         }
     }

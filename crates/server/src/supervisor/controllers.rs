@@ -1,7 +1,6 @@
 //! Controllers: how they are created in their subsystem, and deleted.
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,11 +10,10 @@ use api::{ControllerChange, ControllerIdentity, Refusal, What};
 use controller::config::{ControllerConfig, DoorbellMode, Interface};
 use engine::{Mode, SubsystemSlot};
 use media::Medium;
-use nvme_spec::tcp::Digests;
 use reactor::custody::{Locks, Place};
-use reactor::message::{Listening, NewController, Way};
+use reactor::message::{NewController, Way};
 use reactor::presence::Presence;
-use transport::nvme_tcp::{Success, TargetConfig};
+use transport::nvme_tcp::Listed;
 use transport::vfio_user::{Custody, Entrance};
 use vfio_user::Listener;
 
@@ -61,9 +59,9 @@ fn place_of(media: &[Arc<Medium>]) -> anyhow::Result<Place> {
 
 /// Identity of a subsystem, as its controllers report it to hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Words {
-    serial: String,
-    subnqn: String,
+pub(super) struct Words {
+    pub(super) serial: String,
+    pub(super) subnqn: String,
 }
 
 impl State {
@@ -83,7 +81,7 @@ impl State {
 
     /// The identity of a subsystem: the values that one of its controllers sets, otherwise derived
     /// ones.
-    fn words(&mut self, config: &Config, name: &str) -> anyhow::Result<Words> {
+    pub(super) fn words(&mut self, config: &Config, name: &str) -> anyhow::Result<Words> {
         let find = |of: fn(&Controller) -> Option<&String>| {
             config.controllers_of(name).find_map(of).cloned()
         };
@@ -111,7 +109,15 @@ impl State {
             let way = self.listening(config, address).with_context(place)?;
             let new = self.prepare(config, way, reactor, subsystem);
             let new = new.with_context(place)?;
-            return self.add(config, reactor, new).with_context(place);
+            let listed = Listed {
+                subnqn: new.config.subnqn.clone(),
+                address,
+            };
+            self.add(config, reactor, new).with_context(place)?;
+            if let Some(served) = self.controllers.last_mut() {
+                served.listed = Some(listed);
+            }
+            return self.tell_discovery();
         }
         let found = self.find_mount(config).with_context(place)?;
         let socket = match &found {
@@ -180,39 +186,9 @@ impl State {
             doorbell_messages,
             visited: BTreeSet::new(),
             mount: None,
+            listed: None,
         });
         Ok(())
-    }
-
-    /// A listening socket for hosts over NVMe/TCP.
-    fn listening(&mut self, config: &Controller, address: SocketAddr) -> anyhow::Result<Way> {
-        let listener = TcpListener::bind(address)
-            .with_context(|| format!("cannot listen on {}", config.listen))?;
-        listener.set_nonblocking(true)?;
-        let tcp = config.tcp.unwrap_or_default();
-        let Words { subnqn, .. } = self.words(&self.aim(), config.subsystem())?;
-        let max_transfer = u32::try_from(config.max_transfer.0).context("max_transfer")?;
-        let target = TargetConfig {
-            name: config.name.clone(),
-            subnqn,
-            queues: config.queues,
-            queue_depth: config.queue_depth,
-            max_transfer,
-            in_capsule: u32::try_from(tcp.in_capsule_data.0).context("in_capsule_data")?,
-            digests: Digests::new()
-                .with_header(tcp.header_digest)
-                .with_data(tcp.data_digest),
-            success: match tcp.success {
-                api::config::Success::Specified => Success::AsSpecified,
-                api::config::Success::Always => Success::Always,
-            },
-            slots: tcp.memory.0,
-        };
-        Ok(Way::NvmeTcp(Listening {
-            listener,
-            config: Arc::new(target),
-            hosts: tcp.hosts.into(),
-        }))
     }
 
     /// A controller with changes of its keys.
@@ -401,6 +377,7 @@ impl State {
             self.forget_mount(&served.name, &socket);
         }
         self.end_traces_of(&served.name);
+        self.tell_discovery()?;
         let gone = self.config.remove_controller(&served.name);
         if let Some(gone) = &gone {
             if let Some(path) = gone.listen.path() {

@@ -12,6 +12,7 @@ mod looks;
 mod media;
 mod mounts;
 mod moves;
+mod network;
 mod operate;
 mod partitions;
 mod places;
@@ -44,6 +45,7 @@ use reactor::handle::ReactorHandle;
 use reactor::presence::Presence;
 use reactor::{Pulse, memory_care};
 use tokio::sync::Notify;
+use transport::nvme_tcp::{DiscoveryLog, Listed};
 
 pub use self::media::spec_of;
 use self::mounts::Mounted;
@@ -95,6 +97,8 @@ struct Served {
     visited: BTreeSet<usize>,
     /// Its mount, if it is a mount.
     mount: Option<Mounted>,
+    /// Its subsystem and address, if hosts reach it over NVMe/TCP.
+    listed: Option<Listed>,
 }
 
 #[derive(Debug)]
@@ -122,6 +126,8 @@ struct State {
     saved: Option<Saved>,
     /// The configuration file, if there is one.
     source: Option<Source>,
+    /// Subsystems that hosts can reach over NVMe/TCP, as the reactors know them.
+    discovery: Arc<DiscoveryLog>,
     /// The process that replaces this one when it dies.
     holder: Option<Arc<Holder>>,
     /// When the hosts of the process before went on: the time of CLOCK_MONOTONIC.
@@ -187,6 +193,7 @@ impl Supervisor {
             source,
             before: holder.as_ref().and_then(|holder| upgrade::ended(holder)),
             is_continuing: holder.as_ref().is_some_and(|it| it.generation() > 1),
+            discovery: network::no_subsystems(),
             holder,
             continued: BTreeSet::new(),
             desired: Objects::default(),

@@ -1,5 +1,6 @@
 //! The Connect command (Base 2.1, 6.3): what of it can be judged without a controller.
 
+use nvme_spec::discovery::WELL_KNOWN_DISCOVERY_NQN;
 use nvme_spec::fabrics::{
     CNTLID_DYNAMIC, CONNECT_DATA_SIZE, CONNECT_KATO_OFFSET, CONNECT_QID_OFFSET,
     CONNECT_SQSIZE_OFFSET, ConnectAttributes, ConnectCdw10, ConnectCdw11, ConnectData, FabricsType,
@@ -94,6 +95,8 @@ pub(super) struct Connect {
     pub(super) attributes: ConnectAttributes,
     pub(super) kato_ms: u32,
     pub(super) cntlid: u16,
+    /// It is for the discovery subsystem.
+    pub(super) is_discovery: bool,
     pub(super) host: Host,
 }
 
@@ -136,7 +139,9 @@ pub(super) fn judge(
 ) -> Result<Connect, Refusal> {
     let (cdw10, cdw11) = (ConnectCdw10::from(sqe.cdw10), ConnectCdw11::from(sqe.cdw11));
     let (qid, sqsize_z) = (cdw10.qid(), cdw11.sqsize_z());
-    if qid > config.queues {
+    let subnqn = name(&data.subnqn).ok_or(Refusal::Data(SUBNQN_OFFSET))?;
+    let is_discovery = [WELL_KNOWN_DISCOVERY_NQN, &config.discovery_nqn].contains(&subnqn);
+    if qid > if is_discovery { 0 } else { config.queues } {
         return Err(Refusal::Command(QID_OFFSET));
     }
     let depth = if qid == 0 {
@@ -147,7 +152,7 @@ pub(super) fn judge(
     if sqsize_z == 0 || sqsize_z >= depth {
         return Err(Refusal::Command(SQSIZE_OFFSET));
     }
-    if name(&data.subnqn) != Some(config.subnqn.as_str()) {
+    if !is_discovery && subnqn != config.subnqn {
         return Err(Refusal::Data(SUBNQN_OFFSET));
     }
     let nqn = name(&data.hostnqn).ok_or(Refusal::Data(HOSTNQN_OFFSET))?;
@@ -162,6 +167,7 @@ pub(super) fn judge(
         attributes: cdw11.cattr(),
         kato_ms: sqe.cdw12,
         cntlid: data.cntlid,
+        is_discovery,
         host: Host {
             nqn: nqn.to_owned(),
             id: data.hostid,

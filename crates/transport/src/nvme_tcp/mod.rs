@@ -20,7 +20,10 @@
 //!   [`TargetConfig::slots`] bytes of large slots. Pages are used when data first come there.
 //! - A large slot is never waited for by a command that has one, so waiting ends.
 //!
-//! What it does not do: no authentication, no TLS, no discovery, and no listening socket.
+//! [`DiscoverySession`] is a connection to the discovery controller, which has no namespaces and is
+//! no controller of a subsystem.
+//!
+//! What it does not do: no authentication, no TLS, and no listening socket.
 
 mod association;
 mod cids;
@@ -28,6 +31,7 @@ mod commands;
 mod connect;
 mod connection;
 mod counters;
+mod discovery;
 mod judge;
 mod newcomer;
 mod properties;
@@ -39,6 +43,7 @@ pub use self::association::{Association, Polled};
 pub use self::connect::{Host, Refusal};
 pub use self::connection::{End, INPUT, NEWCOMER_INPUT};
 pub use self::counters::Counters;
+pub use self::discovery::{DiscoveryLog, DiscoverySession, Listed};
 pub use self::newcomer::{Arrival, Farewell, Newcomer, Progress};
 pub use nvme_spec::tcp::Digests;
 
@@ -49,6 +54,8 @@ pub struct TargetConfig {
     pub name: String,
     /// NVM Subsystem NQN.
     pub subnqn: String,
+    /// Name of the discovery subsystem, beside the well-known one.
+    pub discovery_nqn: String,
     /// I/O queues of a host at most, as its controller has them.
     pub queues: u16,
     /// Entries of an I/O queue at most, as its controller has them.

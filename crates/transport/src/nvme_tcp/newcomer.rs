@@ -261,6 +261,13 @@ impl Arrival {
         self.connect.cntlid
     }
 
+    /// Whether it is for the discovery subsystem: see
+    /// [`DiscoverySession`](super::DiscoverySession).
+    #[must_use]
+    pub fn is_discovery(&self) -> bool {
+        self.connect.is_discovery
+    }
+
     /// Who connects.
     #[must_use]
     pub fn host(&self) -> &Host {

@@ -55,6 +55,7 @@ pub(super) fn config() -> TargetConfig {
         in_capsule: IN_CAPSULE,
         digests: Digests::new().with_header(true).with_data(true),
         success: Success::AsSpecified,
+        discovery_nqn: "nqn.2014-08.org.example:discovery".to_owned(),
         slots: 4 * u64::from(MAX_TRANSFER),
     }
 }

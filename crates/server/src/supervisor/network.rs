@@ -1,0 +1,85 @@
+//! Controllers that hosts reach over NVMe/TCP: their listening sockets, and the list of them that
+//! hosts can ask for.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use api::config::{self, Controller};
+use nvme_spec::tcp::Digests;
+use reactor::message::{Listening, Way};
+use transport::nvme_tcp::{DiscoveryLog, Listed, Success, TargetConfig};
+
+use super::State;
+use super::controllers::Words;
+
+/// Name that the discovery subsystem's identity is derived from; no object has it.
+const DISCOVERY: &str = "/discovery";
+
+/// A list without subsystems. Generations of a later process are higher.
+pub(super) fn no_subsystems() -> Arc<DiscoveryLog> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Arc::new(DiscoveryLog {
+        generation: since.map_or(0, |since| since.as_micros() as u64),
+        subsystems: Vec::new(),
+    })
+}
+
+impl State {
+    /// A listening socket for hosts over NVMe/TCP.
+    pub(super) fn listening(
+        &mut self,
+        config: &Controller,
+        address: SocketAddr,
+    ) -> anyhow::Result<Way> {
+        let listener = TcpListener::bind(address)
+            .with_context(|| format!("cannot listen on {}", config.listen))?;
+        listener.set_nonblocking(true)?;
+        let tcp = config.tcp.unwrap_or_default();
+        let Words { subnqn, .. } = self.words(&self.aim(), config.subsystem())?;
+        let max_transfer = u32::try_from(config.max_transfer.0).context("max_transfer")?;
+        let target = TargetConfig {
+            name: config.name.clone(),
+            subnqn,
+            discovery_nqn: self.identities()?.subnqn(DISCOVERY),
+            queues: config.queues,
+            queue_depth: config.queue_depth,
+            max_transfer,
+            in_capsule: u32::try_from(tcp.in_capsule_data.0).context("in_capsule_data")?,
+            digests: Digests::new()
+                .with_header(tcp.header_digest)
+                .with_data(tcp.data_digest),
+            success: match tcp.success {
+                config::Success::Specified => Success::AsSpecified,
+                config::Success::Always => Success::Always,
+            },
+            slots: tcp.memory.0,
+        };
+        Ok(Way::NvmeTcp(Listening {
+            listener,
+            config: Arc::new(target),
+            hosts: tcp.hosts.into(),
+        }))
+    }
+
+    /// Tells the reactors which subsystems hosts can reach over NVMe/TCP, if that has changed.
+    pub(super) fn tell_discovery(&mut self) -> anyhow::Result<()> {
+        let listed = self
+            .controllers
+            .iter()
+            .filter_map(|served| served.listed.clone());
+        let subsystems: Vec<Listed> = listed.collect();
+        if subsystems == self.discovery.subsystems {
+            return Ok(());
+        }
+        self.discovery = Arc::new(DiscoveryLog {
+            generation: self.discovery.generation + 1,
+            subsystems,
+        });
+        for reactor in &self.reactors {
+            reactor.set_discovery(self.discovery.clone())?;
+        }
+        Ok(())
+    }
+}
