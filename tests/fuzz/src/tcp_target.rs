@@ -57,7 +57,7 @@ enum Step {
     Reads(u8, bool),
     Turns(u8),
     Seconds(u8),
-    /// Whether the medium of the second namespace lets go of its commands.
+    /// Whether the medium of the second namespace releases its commands.
     LetGo(bool),
 }
 

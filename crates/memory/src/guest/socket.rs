@@ -96,8 +96,8 @@ pub fn send(socket: impl AsFd, parts: &[Part<'_>]) -> io::Result<usize> {
     message.msg_iovlen = count;
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: the first `count` parts are the bytes of slices and of mappings that the caller
-    // holds, and the kernel only reads them. A controller may write a mapping meanwhile: any mixture
-    // is a valid result.
+    // holds, and the kernel only reads them. A controller may write a mapping meanwhile: any
+    // mixture is a valid result.
     let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }

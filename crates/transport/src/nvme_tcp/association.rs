@@ -16,24 +16,21 @@ use std::sync::Arc;
 
 use controller::Controller;
 use memory::{Access, ClientMappings, DmaMap, HostMemory, Iova};
-use nvme_spec::command::{
-    CreateIoCqCdw11, CreateIoQueueCdw10, CreateIoSqCdw11, DeleteIoQueueCdw10, QueuePriority,
-};
 use nvme_spec::fabrics::{ConnectDw0, FabricsType};
-use nvme_spec::opcode::AdminOpcode;
 use nvme_spec::registers::{ACQ, AQA, ASQ, Aqa, CC, Cc, ShutdownStatus};
 use nvme_spec::{Cqe, Sqe, Status};
 use port::time::Time;
 
-use super::TargetConfig;
 use super::connect::{HOSTID_OFFSET, HOSTNQN_OFFSET, Host, QID_OFFSET, Refusal, SQSIZE_OFFSET};
 use super::connection::{Connection, End};
 use super::counters::Counters;
 use super::newcomer::{Arrival, Farewell};
-use super::properties;
-use super::queue::{Queue, Remains, Shared, memory_len};
+use super::queue::{Queue, Shared, memory_len};
+use super::remains::Remains;
 use super::rings::{BASE, PAGE};
 use super::slots::Slots;
+use super::steps::{Step, command};
+use super::{TargetConfig, properties};
 
 /// How long a Connect command waits while its queue identifier is in use: a host may open a queue
 /// again before the end of its last connection has been seen.
@@ -51,17 +48,9 @@ const SILENT_NS: u64 = 1_000_000_000;
 pub struct Polled {
     /// There was something to do, and there may be more.
     pub worked: bool,
-    /// Why the association is over, when it is: call [`Association::end`], and reset its controller.
+    /// Why the association is over, when it is: call [`Association::end`], and reset its
+    /// controller.
     pub ended: Option<End>,
-}
-
-/// A command of the association's own that is in flight, or is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    CreateCq,
-    CreateSq,
-    DeleteSq,
-    DeleteCq,
 }
 
 /// An I/O queue.
@@ -700,39 +689,4 @@ impl Association {
 /// The place of a queue among the I/O queues.
 fn place(qid: u16) -> usize {
     usize::from(qid) - 1
-}
-
-/// A command about a queue pair with one identifier, which completes without interrupts.
-fn command(step: Step, qid: u16, entries_z: u16, (sq, cq): (u64, u64)) -> Sqe {
-    let create = CreateIoQueueCdw10::new()
-        .with_qid(qid)
-        .with_qsize_z(entries_z);
-    let delete = DeleteIoQueueCdw10::new().with_qid(qid);
-    let (opcode, prp1, cdw10, cdw11) = match step {
-        Step::CreateCq => (
-            AdminOpcode::CREATE_IO_COMPLETION_QUEUE,
-            cq,
-            create.into(),
-            CreateIoCqCdw11::new().with_pc(true).into(),
-        ),
-        Step::CreateSq => (
-            AdminOpcode::CREATE_IO_SUBMISSION_QUEUE,
-            sq,
-            create.into(),
-            CreateIoSqCdw11::new()
-                .with_pc(true)
-                .with_qprio(QueuePriority::MEDIUM)
-                .with_cqid(qid)
-                .into(),
-        ),
-        Step::DeleteSq => (AdminOpcode::DELETE_IO_SUBMISSION_QUEUE, 0, delete.into(), 0),
-        Step::DeleteCq => (AdminOpcode::DELETE_IO_COMPLETION_QUEUE, 0, delete.into(), 0),
-    };
-    Sqe {
-        opcode: opcode.0,
-        prp1,
-        cdw10,
-        cdw11,
-        ..Sqe::default()
-    }
 }

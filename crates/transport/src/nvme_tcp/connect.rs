@@ -1,5 +1,7 @@
 //! The Connect command (Base 2.1, 6.3): what of it can be judged without a controller.
 
+use std::mem::offset_of;
+
 use nvme_spec::discovery::WELL_KNOWN_DISCOVERY_NQN;
 use nvme_spec::fabrics::{
     CNTLID_DYNAMIC, CONNECT_DATA_SIZE, CONNECT_KATO_OFFSET, CONNECT_QID_OFFSET,
@@ -9,7 +11,6 @@ use nvme_spec::fabrics::{
 use nvme_spec::opcode::AdminOpcode;
 use nvme_spec::sgl::{SglDescriptorSubType, SglDescriptorType};
 use nvme_spec::{Sqe, Status};
-use std::mem::offset_of;
 
 use super::TargetConfig;
 

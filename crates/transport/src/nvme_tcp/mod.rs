@@ -8,8 +8,8 @@
 //!
 //! An association is the host of an ordinary controller: it has private memory, which the
 //! controller sees as its host's, with the rings of all queues and with slots for data. A command
-//! that arrived becomes an entry of a private submission queue, and an entry of a private completion
-//! queue becomes an answer. The controller knows nothing of sockets.
+//! that arrived becomes an entry of a private submission queue, and an entry of a private
+//! completion queue becomes an answer. The controller does not know of sockets.
 //!
 //! Invariants:
 //! - Nothing here blocks, reads a clock, or allocates or logs per command.
@@ -32,12 +32,17 @@ mod connect;
 mod connection;
 mod counters;
 mod discovery;
+mod entry;
 mod judge;
 mod newcomer;
 mod properties;
 mod queue;
+mod remains;
 mod rings;
 mod slots;
+mod steps;
+
+pub use nvme_spec::tcp::Digests;
 
 pub use self::association::{Association, Polled};
 pub use self::connect::{Host, Refusal};
@@ -45,7 +50,6 @@ pub use self::connection::{End, INPUT, NEWCOMER_INPUT};
 pub use self::counters::Counters;
 pub use self::discovery::{DiscoveryLog, DiscoverySession, Listed};
 pub use self::newcomer::{Arrival, Farewell, Newcomer, Progress};
-pub use nvme_spec::tcp::Digests;
 
 /// What the associations of one entrance have in common.
 #[derive(Clone, Debug)]

@@ -213,6 +213,10 @@ impl Newcomer {
     ///
     /// # Errors
     /// The connection, which is to close.
+    #[expect(
+        clippy::result_large_err,
+        reason = "once for a connection, and both are moved on at once"
+    )]
     pub fn arrive(self, now: Time) -> Result<Arrival, Farewell> {
         let Self {
             connection,

@@ -9,14 +9,12 @@
 //! the data of both are there.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use controller::Controller;
 use memory::{Buffer, HostMemory};
 use nvme_spec::cqe::StatusField;
 use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
-use nvme_spec::sgl::{SglDescriptor, SglDescriptorType};
-use nvme_spec::sqe::{CommandFlags, Fuse, Psdt};
+use nvme_spec::sqe::Fuse;
 use nvme_spec::{Cqe, Sqe, Status};
 use nvme_tcp::{Event, Fault, Piece, Transfer};
 use port::namespace::NamespaceTable;
@@ -26,15 +24,16 @@ use super::commands::{Commands, Place, State};
 use super::connect::{ADMIN_DEPTH, Connect, Refusal};
 use super::connection::{ADMIN_IN_CAPSULE, Connection, End, Pdu};
 use super::counters::Counters;
-use super::judge::{ADMIN_DATA, Limits, blocks_len, judge};
+use super::judge::{Limits, judge};
 use super::newcomer::{Farewell, refuse};
-use super::rings::{BASE, PAGE, Rings, rings_len};
+use super::remains::Remains;
+use super::rings::{PAGE, Rings, rings_len};
 use super::slots::{Slots, Waiter};
-use super::{Success, TargetConfig};
+use super::{Success, TargetConfig, entry};
 
 /// How long the data that an R2T asks for may take.
 const DATA_NS: u64 = 30_000_000_000;
-/// How long a host may read nothing of what it is sent.
+/// How long a host may leave what it is sent unread.
 const READ_NS: u64 = 30_000_000_000;
 /// Receives of a queue in one poll.
 const RECEIVES: usize = 8;
@@ -530,57 +529,18 @@ impl Queue {
     /// The entry of the private submission queue: the host's, with its data in private memory.
     fn entry(&self, index: u16, slots: &Slots, namespaces: &NamespaceTable) -> Sqe {
         let command = self.commands.get(index);
-        let (at, len) = (self.at(index, slots), command.data.len);
-        let address = BASE + at as u64;
-        let mut sqe = command.sqe;
-        sqe.flags = CommandFlags::new().with_fuse(sqe.flags.fuse());
-        (sqe.mptr, sqe.prp1, sqe.prp2) = (0, 0, 0);
-        let is_read = self.qid > 0 && sqe.nvm_opcode() == NvmOpcode::READ;
+        let at = self.at(index, slots);
+        let is_read = self.qid > 0 && command.sqe.nvm_opcode() == NvmOpcode::READ;
         if command.data.to_host && !is_read {
             // A command may write less than its host asked for.
-            self.memory.clear(at, len as usize);
+            self.memory.clear(at, command.data.len as usize);
         }
         if self.qid == 0 {
-            let data = (len > 0).then_some(address..address + u64::from(len));
-            self.set_prps(&mut sqe, index, data);
-            return sqe;
-        }
-        // A page of whole blocks goes the controller's short way. Beyond that one descriptor spares
-        // a list, and has the controller compare the lengths.
-        let is_write = sqe.nvm_opcode() == NvmOpcode::WRITE;
-        let is_page = len as usize <= PAGE && (is_read || is_write);
-        if is_page && blocks_len(&sqe, namespaces) == Some(len.into()) {
-            sqe.prp1 = address;
-        } else {
-            sqe.flags.set_psdt(Psdt::SGL_METADATA_BUFFER);
-            let data = if len > 0 { address } else { 0 };
-            sqe.set_sgl1(SglDescriptor::new(SglDescriptorType::DATA_BLOCK, data, len));
-        }
-        sqe
-    }
-
-    /// The PRP entries of an admin command for contiguous pages; a list is in the page behind its
-    /// small slot.
-    fn set_prps(&self, sqe: &mut Sqe, index: u16, data: Option<Range<u64>>) {
-        let Some(data) = data else {
-            return;
-        };
-        let page = PAGE as u64;
-        sqe.prp1 = data.start;
-        let second = data.start + page;
-        sqe.prp2 = if second >= data.end {
-            0
-        } else if second + page >= data.end {
-            second
-        } else {
-            const { assert!(ADMIN_DATA as usize / PAGE <= PAGE / size_of::<u64>()) };
             let list = self.small_at(index) + self.small as usize;
-            let rest = (second..data.end).step_by(PAGE);
-            for (at, address) in (list..).step_by(size_of::<u64>()).zip(rest) {
-                self.memory.write(at, &address.to_le_bytes());
-            }
-            BASE + list as u64
-        };
+            entry::admin(command, at, list, &self.memory)
+        } else {
+            entry::io(command, at, namespaces)
+        }
     }
 
     /// Stores a command of the association's own.
@@ -724,33 +684,5 @@ impl Queue {
                 matches!(command.state, State::Data(_)) && late(command.since, DATA_NS)
             });
         if is_late { Err(End::SlowData) } else { Ok(()) }
-    }
-}
-
-/// What the controller may still use of a queue that has no host any more.
-#[derive(Debug)]
-pub(super) struct Remains {
-    rings: Rings,
-    region: Buffer,
-    /// Large slots of commands that the controller has.
-    held: Vec<u16>,
-}
-
-impl Remains {
-    /// Takes completions, so that the controller goes on.
-    pub(super) fn drain(&mut self, controller: &mut Controller) -> bool {
-        let mut worked = false;
-        while self.rings.take().is_some() {
-            worked = true;
-        }
-        self.rings.ring(controller);
-        worked
-    }
-
-    /// The controller does not know the queue any more.
-    pub(super) fn end(self, slots: &mut Slots) {
-        self.held.into_iter().for_each(|slot| slots.give_back(slot));
-        self.rings.discard();
-        self.region.discard();
     }
 }

@@ -359,7 +359,8 @@ fn with_r2t(rig: &mut Rig, manner: Manner) -> (Host, Piece) {
 fn data_that_no_r2t_asked_for_end_the_queue() {
     let field = FatalErrorStatus::INVALID_PDU_HEADER_FIELD;
     let range = FatalErrorStatus::DATA_TRANSFER_OUT_OF_RANGE;
-    let changes: [(&dyn Fn(&mut Piece), _, _, _); 9] = [
+    type Change<'a> = &'a dyn Fn(&mut Piece);
+    let changes: [(Change<'_>, _, _, _); 9] = [
         (&|piece| piece.ttag ^= 0x1000, field, 10, "transfer-tag"),
         (&|piece| piece.ttag ^= 1, field, 10, "transfer-tag"),
         (&|piece| piece.ttag = 0xffff, field, 10, "transfer-tag"),

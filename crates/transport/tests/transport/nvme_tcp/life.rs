@@ -213,7 +213,7 @@ fn a_queue_that_closes_is_deleted_and_can_be_made_again() {
     let mut rig = Rig::new();
     let mut host = Host::new(&mut rig, 1, Manner::default());
     for seed in 0..6 {
-        // It closes with data under way in both directions.
+        // It closes with data in flight in both directions.
         let read = host.blocks(NvmOpcode::READ, 0, 256);
         let write = host.blocks(NvmOpcode::WRITE, 0, 200);
         let mut small = host.blocks(NvmOpcode::WRITE, 0, 8);

@@ -1,5 +1,7 @@
 //! Hosts of an NVMe/TCP target, over socket pairs and a controller with a RAM medium.
 
+#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
+
 mod connect;
 mod data;
 mod driver;

@@ -10,7 +10,7 @@ use super::rig::{Rig, config};
 const ADMIN: &[u8] = include_bytes!("../../../../nvme-tcp/src/decoder/recorded/host.bin");
 /// Without the 65,536 bytes of its one H2CData, which were zeros: the test has others.
 const IO: &[u8] = include_bytes!("recorded/io_queue.bin");
-const H2C_DATA: [u8; 65536] = [0xa5; 65536];
+static H2C_DATA: [u8; 65536] = [0xa5; 65536];
 
 /// PDU types.
 const CAPSULE: u8 = 4;
