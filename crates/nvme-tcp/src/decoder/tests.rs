@@ -159,6 +159,43 @@ fn data_may_be_received_beside_the_decoder() {
     }
 }
 
+/// A decoder before the data of Connect, of a stream with or without digests.
+fn before_data(digests: bool, stream: &'static [u8]) -> (Decoder, &'static [u8]) {
+    let mut decoder = Decoder::new(Side::Controller, MAX_DATA);
+    let mut bytes = stream;
+    let Ok(Some(Event::IcReq(request))) = decoder.step(&mut bytes) else {
+        panic!("ICReq is first");
+    };
+    decoder.agree(offer(digests).answer(&request).unwrap().1);
+    decoder.step(&mut bytes).unwrap();
+    (decoder, bytes)
+}
+
+#[test]
+fn data_without_a_digest_need_not_be_shown() {
+    let (mut decoder, bytes) = before_data(false, HOST);
+    decoder.received_unseen(1000);
+    assert_eq!(decoder.data_left(), 24);
+    decoder.received_unseen(24);
+    let mut bytes = &bytes[1024..];
+    let end = decoder.step(&mut bytes);
+    assert_eq!(end, Ok(Some(Event::DataEnd { intact: true })));
+    let next = decoder.step(&mut bytes);
+    assert!(matches!(next, Ok(Some(Event::Capsule { .. }))));
+}
+
+#[test]
+#[should_panic(expected = "data with a digest are shown")]
+fn data_with_a_digest_are_shown() {
+    before_data(true, HOST_WITH_DIGESTS).0.received_unseen(1);
+}
+
+#[test]
+#[should_panic(expected = "no more than the data that are left")]
+fn no_more_than_the_data_is_received_unseen() {
+    before_data(false, HOST).0.received_unseen(1025);
+}
+
 #[test]
 #[should_panic(expected = "no more than the data that are left")]
 fn more_than_the_data_cannot_be_received_beside_it() {
