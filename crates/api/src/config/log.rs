@@ -83,7 +83,7 @@ impl Format {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Our own crates.
-const CRATES: [&str; 28] = [
+const CRATES: [&str; 29] = [
     "api",
     "client",
     "command_path",
@@ -101,6 +101,7 @@ const CRATES: [&str; 28] = [
     "memory",
     "model",
     "nvme_spec",
+    "nvme_tcp",
     "nvmirage",
     "plot",
     "port",
