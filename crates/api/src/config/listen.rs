@@ -32,12 +32,14 @@ impl Listen {
         }
     }
 
-    /// The same address in every folder: a relative path becomes that below the current folder.
+    /// The same address in every folder, by a function that makes a path absolute.
     ///
     /// # Errors
-    /// The current folder is unknown.
-    pub fn absolute(self) -> std::io::Result<Self> {
-        let absolute = std::path::absolute::<PathBuf>;
+    /// Those of the function.
+    pub fn absolute<E>(
+        self,
+        absolute: impl FnOnce(PathBuf) -> Result<PathBuf, E>,
+    ) -> Result<Self, E> {
         Ok(match self {
             Listen::VfioUser(path) => Listen::VfioUser(absolute(path)?),
             Listen::Fuse(path) => Listen::Fuse(absolute(path)?),
@@ -162,7 +164,8 @@ mod tests {
             let read = listen(text);
             assert_eq!(read.to_string(), text);
             assert_eq!(read.path(), None);
-            assert_eq!(read.clone().absolute().unwrap(), read);
+            let absolute = read.clone().absolute(|_| Err("it has no path"));
+            assert_eq!(absolute.unwrap(), read);
         }
         for (wrong, why) in [
             ("nvme-tcp:", "no address or no port"),

@@ -17,6 +17,7 @@ mod medium_kind;
 mod migration;
 mod namespace;
 pub mod object;
+mod over_tcp;
 mod parameter;
 mod problem;
 mod reactor;

@@ -144,7 +144,7 @@ impl ControllerArgs {
         let mut controller = self.controller.given;
         if let Some(Value::String(listen)) = controller.get_mut("listen") {
             let absolute = parse::listen(listen).map_err(UsageError)?;
-            *listen = absolute.absolute()?.to_string();
+            *listen = absolute.absolute(parse::absolute)?.to_string();
         }
         requests::create(&socket, "controllers", &controller)?;
         created("controller", &controller)

@@ -44,12 +44,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-anonymous",
         guard: "an address that other machines reach is served with the operator's consent only",
-        file: "crates/api/src/config/tcp.rs",
+        file: "crates/api/src/config/over_tcp.rs",
         from: "tcp.allow_anonymous || address.ip().to_canonical().is_loopback(),",
         to: "tcp.allow_anonymous || address.port() > 0,",
         test: unit(
             "api",
-            "config::tcp::tests::only_loopback_is_served_without_consent",
+            "config::over_tcp::tests::only_loopback_is_served_without_consent",
         ),
     },
     Mutation {
@@ -60,18 +60,18 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "all == ip",
         test: unit(
             "api",
-            "config::tcp::tests::the_table_is_only_for_tcp_and_addresses_are_used_once",
+            "config::over_tcp::tests::the_table_is_only_for_tcp_and_addresses_are_used_once",
         ),
     },
     Mutation {
         name: "tcp-least-memory",
         guard: "a host's memory holds two of its largest commands",
-        file: "crates/api/src/config/tcp.rs",
+        file: "crates/api/src/config/over_tcp.rs",
         from: "self.max_transfer.0.saturating_mul(2)",
         to: "self.max_transfer.0",
         test: unit(
             "api",
-            "config::tcp::tests::each_key_without_effect_is_refused_by_name",
+            "config::over_tcp::tests::each_key_without_effect_is_refused_by_name",
         ),
     },
     Mutation {

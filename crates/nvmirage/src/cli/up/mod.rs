@@ -268,7 +268,7 @@ impl Up {
     fn config(&self, server: &Address) -> anyhow::Result<Config> {
         let name = &self.name;
         let listen = match &self.listen {
-            Some(listen) => listen.clone().absolute()?,
+            Some(listen) => listen.clone().absolute(parse::absolute)?,
             None => Listen::VfioUser(beside(server.path(), name)?),
         };
         if !matches!(listen, Listen::VfioUser(_) | Listen::NvmeTcp(_)) {

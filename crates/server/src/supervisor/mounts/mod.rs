@@ -48,9 +48,7 @@ impl Socket {
                 let folder = folder.context("cannot make a folder for a socket")?;
                 Ok(Socket::Private(folder))
             }
-            Listen::NvmeTcp(_) => anyhow::bail!(
-                "listen = \"{listen}\": this server cannot serve NVMe/TCP yet: write vfio-user:PATH"
-            ),
+            Listen::NvmeTcp(_) => anyhow::bail!("{listen} has no path"),
         }
     }
 

@@ -1,0 +1,185 @@
+//! Rules for a controller with `listen = "nvme-tcp:ADDRESS:PORT"`: keys without effect, and who may
+//! reach it.
+
+use std::net::SocketAddr;
+
+use super::object::Object;
+use super::problem::Place;
+use super::{Controller, Doorbells, Listen, Size, SocketMode};
+
+/// Most entries of an I/O queue that initiators ask for (Linux, `NVMF_MAX_QUEUE_SIZE`).
+const MAX_DEPTH: u16 = 1024;
+
+impl Controller {
+    /// The address of its NVMe/TCP hosts, if it has any.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        match self.listen {
+            Listen::NvmeTcp(address) => Some(address),
+            _ => None,
+        }
+    }
+
+    /// Appends what is wrong with the keys of NVMe/TCP.
+    pub(super) fn validate_tcp(&self, place: &mut Place<'_>) {
+        let Some(address) = self.tcp_address() else {
+            place.require(self.tcp.is_none(), || {
+                "tcp: only for a controller with listen = \"nvme-tcp:ADDRESS:PORT\": remove it, or change listen".into()
+            });
+            return;
+        };
+        let tcp = self.tcp.unwrap_or_default();
+        for problem in tcp.wrong_keys() {
+            place.problem(format!("tcp: {problem}"));
+        }
+        place.require(
+            tcp.allow_anonymous || address.ip().to_canonical().is_loopback(),
+            || {
+                format!(
+                    "listen = \"{}\": other machines reach this address, and hosts are not authenticated: write a loopback address as 127.0.0.1, or allow_anonymous = true in its `tcp`",
+                    self.listen
+                )
+            },
+        );
+        let least = self.max_transfer.0.saturating_mul(2);
+        place.require(tcp.memory.0 >= least, || {
+            format!(
+                "tcp: memory = \"{}\": write at least twice max_transfer, which is {}",
+                tcp.memory,
+                Size(least)
+            )
+        });
+        place.require(self.queue_depth <= MAX_DEPTH, || {
+            format!(
+                "queue_depth = {}: hosts over NVMe/TCP use at most {MAX_DEPTH} entries: write that or less",
+                self.queue_depth
+            )
+        });
+        place.require(self.reactors.is_empty(), || {
+            "reactors: the queues of NVMe/TCP hosts are on the controller's reactor: remove it, and write reactor".into()
+        });
+        let without = [
+            ("doorbells", self.doorbells != Doorbells::default()),
+            ("msix", !self.msix),
+            ("intx", self.intx),
+            ("vendor_id", self.vendor_id.is_some()),
+            ("device_id", self.device_id.is_some()),
+            ("socket_mode", self.socket_mode != SocketMode::default()),
+        ];
+        for (key, is_written) in without {
+            place.require(!is_written, || {
+                format!("{key}: no effect with NVMe/TCP, which has no PCI device and no UNIX socket: remove it")
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Size, Success, Tcp, from_toml};
+
+    /// Problems of a controller with these lines.
+    fn problems(listen: &str, lines: &str) -> Vec<String> {
+        let text = format!("[[controller]]\nname = \"c\"\nlisten = \"{listen}\"\n{lines}\n");
+        let Err(error) = from_toml(&text) else {
+            return Vec::new();
+        };
+        error.to_string().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_table() {
+        let tcp = Tcp::default();
+        assert_eq!(tcp.in_capsule_data, Size(8192));
+        assert_eq!(tcp.success, Success::Specified);
+        assert!(tcp.header_digest && tcp.data_digest && !tcp.allow_anonymous);
+        assert_eq!((tcp.memory, tcp.hosts), (Size(64 << 20), 64));
+    }
+
+    #[test]
+    fn each_key_without_effect_is_refused_by_name() {
+        assert_eq!(problems("nvme-tcp:127.0.0.1:4420", ""), [""; 0]);
+        for (line, key) in [
+            ("socket_mode = \"0660\"", "socket_mode"),
+            ("doorbells = \"mapped\"", "doorbells"),
+            ("msix = false", "msix"),
+            ("intx = true", "intx"),
+            ("vendor_id = 0x1b36", "vendor_id"),
+            ("device_id = 0x10", "device_id"),
+            ("fuse = { page_cache = true }", "fuse"),
+            ("reactors = [0]", "reactors"),
+            ("queue_depth = 1025", "queue_depth"),
+            ("tcp = { hosts = 0 }", "tcp: hosts"),
+            ("tcp = { hosts = 1025 }", "tcp: hosts"),
+            (
+                "tcp = { in_capsule_data = \"4097B\" }",
+                "tcp: in_capsule_data",
+            ),
+            (
+                "tcp = { in_capsule_data = \"128KiB\" }",
+                "tcp: in_capsule_data",
+            ),
+            ("tcp = { memory = \"1MiB\" }", "tcp: memory"),
+        ] {
+            let found = problems("nvme-tcp:127.0.0.1:4420", line);
+            assert_eq!(found.len(), 1, "{line}: {found:?}");
+            let start = format!("controller c: {key}");
+            assert!(found[0].starts_with(&start), "{line}: {found:?}");
+        }
+        for line in [
+            "tcp = { memory = \"2MiB\", in_capsule_data = \"0B\", hosts = 1024 }",
+            "tcp = { success = \"always\", header_digest = false, data_digest = false }",
+            "queue_depth = 1024\nqueues = 8\nserial = \"S\"\nsample = 0\nrecords = 16",
+        ] {
+            assert_eq!(problems("nvme-tcp:127.0.0.1:4420", line), [""; 0], "{line}");
+        }
+    }
+
+    #[test]
+    fn only_loopback_is_served_without_consent() {
+        for listen in [
+            "nvme-tcp:127.1.2.3:1",
+            "nvme-tcp:[::1]:1",
+            "nvme-tcp:[::ffff:127.0.0.1]:1",
+        ] {
+            assert_eq!(problems(listen, ""), [""; 0]);
+        }
+        for listen in [
+            "nvme-tcp:10.0.0.1:1",
+            "nvme-tcp:0.0.0.0:1",
+            "nvme-tcp:[::]:1",
+        ] {
+            let found = problems(listen, "");
+            assert!(
+                found.len() == 1 && found[0].contains("allow_anonymous"),
+                "{found:?}"
+            );
+            let consent = problems(listen, "tcp = { allow_anonymous = true }");
+            assert_eq!(consent, [""; 0]);
+        }
+    }
+
+    #[test]
+    fn the_table_is_only_for_tcp_and_addresses_are_used_once() {
+        let found = problems("vfio-user:/a", "tcp = {}");
+        assert!(
+            found.len() == 1 && found[0].contains("tcp: only for"),
+            "{found:?}"
+        );
+        let twice = |first: &str, second: &str| {
+            let more = format!(
+                "subsystem = \"s\"\ntcp = {{ allow_anonymous = true }}\n[[controller]]\nname = \"d\"\nsubsystem = \"s\"\nlisten = \"{second}\""
+            );
+            problems(first, &more)
+        };
+        let both = twice("nvme-tcp:0.0.0.0:4420", "nvme-tcp:127.0.0.1:4420");
+        assert!(
+            both.len() == 1 && both[0].contains("controller c"),
+            "{both:?}"
+        );
+        assert_eq!(
+            twice("nvme-tcp:127.0.0.1:1", "nvme-tcp:127.0.0.1:2"),
+            [""; 0]
+        );
+        assert_eq!(twice("nvme-tcp:127.0.0.1:1", "vfio-user:/a"), [""; 0]);
+    }
+}
