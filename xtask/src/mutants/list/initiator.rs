@@ -59,6 +59,16 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "initiator-deadline",
+        guard: "a target that sends a byte now and then gets no more time than the timeout",
+        file: "crates/driver/src/bus/nvme_tcp/connection.rs",
+        from: "        if left.is_zero() {",
+        to: "        if false {",
+        test: bus(
+            "bus::nvme_tcp::connection::tests::a_socket_with_bytes_is_not_waited_for_after_the_deadline",
+        ),
+    },
+    Mutation {
         name: "initiator-prps",
         guard: "PRPs, which have no length, are not sent",
         file: "crates/driver/src/bus/nvme_tcp/commands.rs",

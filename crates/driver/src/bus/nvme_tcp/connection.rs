@@ -196,7 +196,8 @@ impl AsFd for Connection {
     }
 }
 
-/// Waits until a socket is ready, or until the deadline: false.
+/// Waits until a socket is ready, or until the deadline: false, also if the socket is ready then. A
+/// target that sends a byte now and then gets no more time than one that sends nothing.
 pub(super) fn await_socket(
     socket: &TcpStream,
     flags: PollFlags,
@@ -204,11 +205,33 @@ pub(super) fn await_socket(
 ) -> std::io::Result<bool> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
         let left = Timespec::try_from(left).expect("a timeout fits in a timespec");
         match poll(&mut [PollFd::new(socket, flags)], Some(&left)) {
             Ok(ready) => return Ok(ready > 0),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_with_bytes_is_not_waited_for_after_the_deadline() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut target, _) = listener.accept().unwrap();
+        target.write_all(&[0]).unwrap();
+        let soon = Instant::now() + Duration::from_secs(10);
+        assert!(await_socket(&socket, PollFlags::IN, soon).unwrap());
+        let over = Instant::now();
+        assert!(!await_socket(&socket, PollFlags::IN, over).unwrap());
     }
 }
