@@ -18,8 +18,8 @@ A controller serves one host at a time: while a guest has the drive this fails; 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Identify {
-    /// Address of the drive: a server's socket, a subsystem behind a target, or a PCI function bound to
-    /// vfio-pci
+    /// Address of the drive: a server's socket, a subsystem behind a target, or a PCI function
+    /// bound to vfio-pci
     #[arg(long, value_name = "vfio-user:PATH|nvme-tcp:HOST:PORT/NQN|pci:ADDRESS")]
     target: Place,
 

@@ -36,8 +36,8 @@ Examples:
 
 A controller serves one host at a time: while a guest has the drive this fails; --wait waits.")]
 struct Report {
-    /// Address of the drive: a server's socket, a subsystem behind a target, or a PCI function bound to
-    /// vfio-pci
+    /// Address of the drive: a server's socket, a subsystem behind a target, or a PCI function
+    /// bound to vfio-pci
     #[arg(long, value_name = "vfio-user:PATH|nvme-tcp:HOST:PORT/NQN|pci:ADDRESS")]
     target: Place,
 

@@ -1,9 +1,8 @@
 //! The address of an NVM subsystem over TCP as text: `HOST:PORT/NQN`.
 
-use std::fmt;
-use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
+use std::{fmt, io};
 
 /// Bytes of an NQN at most (Base 2.1, 4.7).
 const NQN_LEN_MAX: usize = 223;

@@ -193,7 +193,7 @@ impl Talk<'_> {
         Ok(())
     }
 
-    /// The answer to what was sent. Nothing may follow it: a target sends nothing of its own accord.
+    /// The answer to what was sent. No bytes may follow it: a target only answers.
     fn receive(&mut self, what: &'static str) -> Result<Said, DriverError> {
         let mut input = [0; 256];
         loop {

@@ -1,22 +1,23 @@
 //! A controller behind a target of NVMe over TCP.
 //!
 //! The driver is a host that writes entries into rings in its own memory and rings doorbells; this
-//! bus plays the drive at the near end of the wire. A tail doorbell sends the new entries as command
-//! capsules, data of the target go to the memory of their command, and a response becomes an entry of
-//! the completion queue. Registers become Property Get and Property Set. Create and Delete of I/O
-//! queues are answered here: a submission queue is a connection, a completion queue is only memory.
+//! bus plays the drive at the near end of the wire. A tail doorbell sends the new entries as
+//! command capsules, data of the target go to the memory of their command, and a response becomes
+//! an entry of the completion queue. Registers become Property Get and Property Set. Create and
+//! Delete of I/O queues are answered here: a submission queue is a connection, a completion queue
+//! is only memory.
 //!
-//! Reading order: `address`, `identity`, `shared` (the driver's memory), `rings`, `commands` (what is
-//! in flight), `wire` (bytes in and out, without a socket), `connection`, `connect`, `queues` (rings
-//! and connections together), `properties`.
+//! Reading order: `address`, `identity`, `shared` (the driver's memory), `rings`, `commands` (what
+//! is in flight), `wire` (bytes in and out, without a socket), `connection`, `connect`, `queues`
+//! (rings and connections together), `properties`.
 //!
-//! Invariants: no command allocates. Nothing that a target sends panics or hangs; every wait has the
-//! bus's timeout. When one connection ends, all of them have: [`Bus::reset_function`] connects again,
-//! and so does enabling a controller that was disabled. Locks are taken in the order registers,
-//! shared memory, Admin Queue, I/O queue, completion queue.
+//! Invariants: no command allocates. Nothing that a target sends panics or hangs; every wait has
+//! the bus's timeout. When one connection ends, all of them have: [`Bus::reset_function`] connects
+//! again, and so does enabling a controller that was disabled. Locks are taken in the order
+//! registers, shared memory, Admin Queue, I/O queue, completion queue.
 //!
-//! What it does not do: no digests, no authentication, no TLS, no keep alive, and no data other than
-//! one SGL data block.
+//! What it does not do: no digests, no authentication, no TLS, no keep alive, and no data other
+//! than one SGL data block.
 
 mod address;
 mod commands;

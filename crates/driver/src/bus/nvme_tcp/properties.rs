@@ -168,16 +168,14 @@ impl NvmeTcp {
             .add(sqe, None)
             .expect("the bus has one command at a time, and room for it");
         loop {
-            // A command of the driver's that cannot be sent was completed.
-            let served = self.serve(queue, &shared);
+            // Commands of the driver that cannot be sent are completed here, and the end of a connection
+            // is noted.
+            let _ = self.serve(queue, &shared);
             if let Some(cqe) = queue.answer.take() {
                 DriverError::check(what, cqe.status.status())?;
                 return Ok(cqe.property());
             }
-            self.check().and_then(|()| match served {
-                Err(error @ DriverError::System { .. }) => Err(error),
-                _ => Ok(()),
-            })?;
+            self.check()?;
             if !queue.connection.wait(deadline).map_err(|end| {
                 self.end(end);
                 DriverError::from(end)

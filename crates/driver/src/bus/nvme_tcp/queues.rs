@@ -20,8 +20,8 @@ use super::shared::Shared;
 use super::{NvmeTcp, QUEUES, lock};
 use crate::DriverError;
 
-/// The identifier of the bus's own commands on the Admin Queue: not FFFFh, which stands for no command
-/// in the Error Information log (Base 2.1, 5.1.12.1.2).
+/// The identifier of the bus's own commands on the Admin Queue: not FFFFh, which stands for no
+/// command in the Error Information log (Base 2.1, 5.1.12.1.2).
 pub(super) const OWN_CID: u16 = 0xfffe;
 
 /// A submission queue: its ring, and the connection to its other end.

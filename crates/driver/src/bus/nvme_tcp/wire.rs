@@ -91,8 +91,8 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Goes on after the first PDUs of both sides: `most` commands in flight, and `in_capsule` bytes
-    /// of data in a capsule.
+    /// Goes on after the first PDUs of both sides: `most` commands in flight, and `in_capsule`
+    /// bytes of data in a capsule.
     pub fn new(
         decoder: Decoder,
         agreement: nvme_tcp::Agreement,
@@ -128,8 +128,8 @@ impl Wire {
         Ok(())
     }
 
-    /// As [`Self::add`], for a command as an entry of a queue describes it; false where it cannot be
-    /// sent.
+    /// As [`Self::add`], for a command as an entry of a queue describes it; false where it cannot
+    /// be sent.
     pub fn submit(&mut self, sqe: Sqe) -> bool {
         let data = super::commands::data_of(&sqe);
         self.free() > 0 && data.is_ok_and(|data| self.add(sqe, data).is_ok())

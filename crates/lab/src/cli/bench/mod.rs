@@ -60,8 +60,8 @@ pub struct Bench {
     #[command(subcommand)]
     other: Option<Other>,
 
-    /// Address of the drive: a server's socket, a subsystem behind a target, or a PCI function bound to
-    /// vfio-pci
+    /// Address of the drive: a server's socket, a subsystem behind a target, or a PCI function
+    /// bound to vfio-pci
     #[arg(
         long,
         value_name = "vfio-user:PATH|nvme-tcp:HOST:PORT/NQN|pci:ADDRESS",

@@ -41,8 +41,8 @@ const LIST_LEN: u32 = 64 << 10;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, mut_arg("wait", |arg| arg.global(true)))]
 pub struct Kv {
-    /// Address of the drive: a server's socket, a subsystem behind a target, or a PCI function bound to
-    /// vfio-pci
+    /// Address of the drive: a server's socket, a subsystem behind a target, or a PCI function
+    /// bound to vfio-pci
     // Required, which clap does not allow of an option that may stand after the verb.
     #[arg(
         long,

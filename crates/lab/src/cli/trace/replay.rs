@@ -42,8 +42,8 @@ pub struct Replay {
     #[command(flatten)]
     source: Source,
 
-    /// Address of the drive: a server's socket, a subsystem behind a target, or a PCI function bound to
-    /// vfio-pci
+    /// Address of the drive: a server's socket, a subsystem behind a target, or a PCI function
+    /// bound to vfio-pci
     #[arg(long, value_name = "vfio-user:PATH|nvme-tcp:HOST:PORT/NQN|pci:ADDRESS")]
     target: Place,
 
