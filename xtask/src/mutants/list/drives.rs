@@ -214,8 +214,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "drive-fence-server",
         guard: "a server that closes connections may still execute commands of the last process",
         file: "crates/driver/src/error.rs",
-        from: "let ClientError::Connect(error) = error else {\n            return false;",
-        to: "let ClientError::Connect(error) = error else {\n            return true;",
+        from: "            Self::Target { kind, .. } => *kind,\n            _ => None,",
+        to: "            Self::Target { kind, .. } => *kind,\n            _ => Some(io::ErrorKind::NotFound),",
         test: unit(
             "media",
             "drive::tests::again::a_server_that_closes_connections_is_waited_for_too",
