@@ -37,6 +37,7 @@ subnqn = "nqn.2026-11.org.example:ours"
 /// The test looks at the server while the first connection is there. PORT is that of the server.
 const OURS: &str = "
 NAME=ours ADDRESS=10.0.2.2 PORT=PORT NQN=nqn.2026-11.org.example:ours
+step ours-discover discovered
 step ours-first connect
 say connected
 await seen

@@ -99,6 +99,14 @@ two_queues() {
     [ "$(cat "/sys/class/nvme/$(controller)/queue_count")" = 3 ]
 }
 
+# discovered: the discovery subsystem at the address lists the drive's.
+discovered() {
+    nvme discover -t tcp -a "$ADDRESS" -s "$PORT" \
+        -q "nqn.2014-08.org.nvmexpress:uuid:$HOST_ID" -I $HOST_ID >/tmp/discovered
+    cat /tmp/discovered
+    grep -x "subnqn: *$NQN" /tmp/discovered
+}
+
 # as_a_host: all that a host does with a drive.
 as_a_host() {
     step "$NAME-connect" connect
