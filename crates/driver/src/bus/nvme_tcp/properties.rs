@@ -168,8 +168,8 @@ impl NvmeTcp {
             .add(sqe, None)
             .expect("the bus has one command at a time, and room for it");
         loop {
-            // Commands of the driver that cannot be sent are completed here, and the end of a connection
-            // is noted.
+            // Commands of the driver that cannot be sent are completed here, and the end of a
+            // connection is noted.
             let _ = self.serve(queue, &shared);
             if let Some(cqe) = queue.answer.take() {
                 DriverError::check(what, cqe.status.status())?;
