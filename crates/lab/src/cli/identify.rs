@@ -14,7 +14,7 @@ Examples:
 
 A controller serves one host at a time: while a guest has the drive this fails; --wait waits.";
 
-/// Show the Identify data of a drive, over vfio-user or on this machine
+/// Show the Identify data of a drive, over vfio-user, NVMe/TCP or on this machine
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Identify {

@@ -12,7 +12,7 @@ use terminal::units;
 use super::wait::WaitArg;
 use crate::load::{Host, Needs};
 
-/// Show the zones of a drive, over vfio-user or on this machine
+/// Show the zones of a drive, over vfio-user, NVMe/TCP or on this machine
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -48,7 +48,7 @@ pub(super) struct BesideArgs {
     cold_every: Option<Span>,
 
     /// Address of a controller whose doorbells are written continuously, on the same thread
-    #[arg(long, value_name = "vfio-user:PATH|nvme-tcp:HOST:PORT/NQN|pci:ADDRESS")]
+    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
     storm_at: Option<Place>,
 
     /// Values of these writes: any value, or only the current one

@@ -50,7 +50,7 @@ Examples:
 
 Writing jobs, and --verify, overwrite what is on the drive: they need --destroy-data.";
 
-/// Measure an NVMe drive of any vendor, over vfio-user or on this machine
+/// Measure an NVMe drive of any vendor, over vfio-user, NVMe/TCP or on this machine
 ///
 /// The load generator polls: for meaningful figures give server and host a CPU each. Lists of --bs
 /// and --qd multiply into jobs.
