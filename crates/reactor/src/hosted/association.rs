@@ -6,7 +6,7 @@ use std::sync::Arc;
 use controller::Controller;
 use engine::ControllerSlot;
 use port::time::Time;
-use transport::nvme_tcp::{Arrival, Association, End, Farewell};
+use transport::nvme_tcp::{Arrival, Association, End, Farewell, Refusal};
 
 use super::target::Target;
 use crate::poller::{Poller, Source};
@@ -35,6 +35,8 @@ pub(crate) struct Attached {
     worked: Time,
     /// It has done something since it was polled: there may be more.
     has_more: bool,
+    /// It had I/O commands in flight when it did nothing last.
+    has_io: bool,
 }
 
 impl Attached {
@@ -67,6 +69,7 @@ impl Attached {
             watched: u64::MAX,
             worked: now,
             has_more: true,
+            has_io: false,
         }
     }
 
@@ -108,6 +111,12 @@ impl Attached {
         self.association.is_some() && (self.has_more || now.since(self.worked) < HOT_NS)
     }
 
+    /// Whether its controller has completed something, seen without the controller.
+    pub(crate) fn has_posted(&self) -> bool {
+        let association = self.association.as_ref();
+        association.is_some_and(|association| association.has_posted(self.has_io))
+    }
+
     /// Reads its sockets, takes completions, and sends; true if it did something.
     pub(crate) fn poll(&mut self, controller: &mut Controller, now: Time, poller: &Poller) -> bool {
         let Some(association) = &mut self.association else {
@@ -117,6 +126,8 @@ impl Attached {
         self.has_more = polled.worked;
         if polled.worked {
             self.worked = now;
+        } else {
+            self.has_io = association.has_io_in_flight();
         }
         if let Some(end) = polled.ended {
             tracing::info!(
@@ -144,12 +155,19 @@ impl Attached {
         drained
     }
 
-    /// Adds a connection for an I/O queue, which may be refused.
-    pub(crate) fn join(&mut self, arrival: Arrival, controller: &mut Controller, now: Time) {
-        if let Some(association) = &mut self.association {
-            association.join(arrival, controller, now);
-            (self.worked, self.has_more) = (now, true);
-        }
+    /// Adds a connection for an I/O queue; what is to be said to one that comes after the end.
+    pub(crate) fn join(
+        &mut self,
+        arrival: Arrival,
+        controller: &mut Controller,
+        now: Time,
+    ) -> Option<Farewell> {
+        let Some(association) = &mut self.association else {
+            return Some(arrival.refuse(Refusal::Controller, now));
+        };
+        association.join(arrival, controller, now);
+        (self.worked, self.has_more) = (now, true);
+        None
     }
 
     /// Resets the controller and closes the connections, which may have a last answer to send.

@@ -156,7 +156,9 @@ impl Reactor {
             };
             let turn = command_path::turn(&mut self.engine, now, &mut raiser);
             let turn_worked = self.relays.carry() | turn.worked;
-            let mut worked = turn_worked | self.serve_associations(now, turn_worked);
+            // What a controller gives up is posted in a turn without work, too.
+            let posted = turn_worked || turn.completions > 0;
+            let mut worked = turn_worked | self.serve_associations(now, posted);
             if self.engine.expects_mail() || !self.late.is_empty() {
                 worked |= self.exchange_mail();
             }
@@ -314,6 +316,10 @@ impl Reactor {
         self.snapshots.look(self.engine.channels_mut());
         self.looks.look(self.engine.channels_mut());
         for at in 0..self.ready.len() {
+            // A controller has a socket for each queue of its host over NVMe/TCP.
+            if self.ready[..at].contains(&self.ready[at]) {
+                continue;
+            }
             match self.ready[at] {
                 Source::Controller(index) => worked |= self.poll_hosted(index, now, Hosted::poll),
                 Source::Door(index) => worked |= self.poll_hosted(index, now, Hosted::poll_door),

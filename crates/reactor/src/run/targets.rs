@@ -178,22 +178,22 @@ impl Reactor {
         let (Some(slot), Some(attached), Some(controller)) = (found, attached, controller) else {
             return Some(arrival.refuse(Refusal::Controller, now));
         };
-        attached.join(arrival, controller, now);
+        let refused = attached.join(arrival, controller, now);
         self.poll_hosted(slot.0, now, Hosted::poll);
-        None
+        refused
     }
 
     /// Serves the hosts over NVMe/TCP: what their controllers have completed is sent, and the
     /// sockets of hosts that have sent something lately are read. True if it did something.
     #[inline]
-    pub(super) fn serve_associations(&mut self, now: Time, turn_worked: bool) -> bool {
+    pub(super) fn serve_associations(&mut self, now: Time, posted: bool) -> bool {
         if self.associations.is_empty() {
             return false;
         }
-        self.serve_each(now, turn_worked)
+        self.serve_each(now, posted)
     }
 
-    fn serve_each(&mut self, now: Time, turn_worked: bool) -> bool {
+    fn serve_each(&mut self, now: Time, posted: bool) -> bool {
         let mut worked = false;
         for at in 0..self.associations.len() {
             let index = self.associations[at];
@@ -204,10 +204,12 @@ impl Reactor {
             };
             if attached.is_hot(now) {
                 worked |= self.poll_hosted(index, now, Hosted::poll);
-            } else if turn_worked
+            } else if posted
+                && attached.has_posted()
                 && let Some(controller) = self.engine.controller_mut(ControllerSlot(index))
             {
                 worked |= attached.drain(controller, now);
+                self.note_transition(index);
             }
         }
         worked

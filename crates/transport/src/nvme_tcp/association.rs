@@ -298,6 +298,28 @@ impl Association {
         worked
     }
 
+    /// Whether [`Self::drain`] would find something, seen without the controller. I/O queues are
+    /// looked at only with `io`: of a host without I/O commands in flight they have nothing.
+    #[must_use]
+    pub fn has_posted(&self, io: bool) -> bool {
+        let of_io = |io: &Option<Io>| match io {
+            Some(Io::Open(queue)) => queue.rings.has_completion(),
+            _ => false,
+        };
+        self.admin.rings.has_completion() || io && self.io.iter().any(of_io)
+    }
+
+    /// Whether commands of I/O queues are at the controller.
+    #[must_use]
+    pub fn has_io_in_flight(&self) -> bool {
+        let is_busy = |io: &Option<Io>| match io {
+            Some(Io::Open(queue)) => !queue.is_idle(),
+            Some(Io::Making(..) | Io::Ending(..)) => true,
+            None => false,
+        };
+        self.io.iter().any(is_busy)
+    }
+
     /// The connections with their queue identifiers, and whether each is to be polled for writing.
     pub fn connections(&self) -> impl Iterator<Item = (u16, BorrowedFd<'_>, bool)> {
         let of = |qid, connection| {

@@ -85,6 +85,11 @@ impl Commands {
         }
     }
 
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() == self.entries.len()
+    }
+
     /// How many there can be.
     pub(super) fn capacity(&self) -> usize {
         self.entries.len()

@@ -111,6 +111,12 @@ impl Newcomer {
         self.connection.is_blocked()
     }
 
+    /// Whether it has not even sent its ICReq.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        matches!(self.stage, Stage::Silent)
+    }
+
     fn serve(&mut self, now: Time) -> Result<(), End> {
         self.connection.send(now, |_| ())?;
         for _ in 0..RECEIVES {

@@ -186,6 +186,11 @@ impl Queue {
         self.commands.capacity()
     }
 
+    /// Whether it has no command.
+    pub(super) fn is_idle(&self) -> bool {
+        self.commands.is_empty()
+    }
+
     /// Answers Connect.
     pub(super) fn accept(&mut self, dw0: u32) {
         let mut cqe = self.cqe(self.cid, dw0, 0, StatusField::new());
