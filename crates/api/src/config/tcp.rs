@@ -6,6 +6,9 @@ use utoipa::ToSchema;
 use super::Size;
 use super::object::{Bounds, object};
 
+/// Hosts of a subsystem at the same time, as far as it has room for their controllers.
+const MAX_HOSTS: u64 = subsystem::MAX_DYNAMIC_CONTROLLERS as u64;
+
 /// Use of the SUCCESS flag, by which the last piece of a read's data replaces its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -43,7 +46,7 @@ object! {
             value: "SIZE",
         };
         /// Maximum number of hosts at the same time.
-        hosts: u16 = 64 => Fixed { bounds: Bounds::Whole(1, 1024), value: "N" };
+        hosts: u16 = 64 => Fixed { bounds: Bounds::Whole(1, MAX_HOSTS), value: "N" };
     }
 }
 
