@@ -191,7 +191,7 @@ impl Target {
                     };
                     match newcomer.arrive(now) {
                         Ok(arrival) => self.arrivals.push_back((arrival, from)),
-                        Err(farewell) => self.see_off(farewell, poller),
+                        Err(farewell) => self.see_off(farewell, now, poller),
                     }
                 }
             }
@@ -219,7 +219,7 @@ impl Target {
                 if self.discoveries.len() == MAX_DISCOVERIES
                     && let Some(oldest) = self.discoveries.pop_front()
                 {
-                    self.see_off(oldest.leave(now), poller);
+                    self.see_off(oldest.leave(now), now, poller);
                 }
                 self.discoveries.push_back(session);
                 self.discover(now, poller);
@@ -257,7 +257,7 @@ impl Target {
                 Err(end) => {
                     tracing::debug!(controller = self.name, "a discovery ended: {end}");
                     if let Some(session) = self.discoveries.remove(at) {
-                        self.see_off(session.leave(now), poller);
+                        self.see_off(session.leave(now), now, poller);
                     }
                 }
             }
@@ -269,8 +269,12 @@ impl Target {
         self.arrivals.pop_front()
     }
 
-    /// Keeps a connection that is to close until its last answer is sent.
-    pub(crate) fn see_off(&mut self, farewell: Farewell, poller: &Poller) {
+    /// Sends the last answer of a connection that is to close, and keeps the connection until it
+    /// has gone and the host has closed its side.
+    pub(crate) fn see_off(&mut self, mut farewell: Farewell, now: Time, poller: &Poller) {
+        if farewell.poll(now) {
+            return;
+        }
         let wants_write = farewell.wants_write();
         if let Err(error) = poller.set(&farewell, self.source(), wants_write) {
             // Its deadline applies nevertheless.

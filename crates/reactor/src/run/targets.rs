@@ -56,9 +56,10 @@ impl Reactor {
     }
 
     fn see_off(&mut self, index: usize, farewell: Farewell) {
+        let now = self.clock.now();
         let target = self.hosted.get_mut(index).and_then(Option::as_mut);
         if let Some(target) = target.and_then(Hosted::target_mut) {
-            target.see_off(farewell, &self.poller);
+            target.see_off(farewell, now, &self.poller);
         }
     }
 
