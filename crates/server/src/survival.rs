@@ -118,6 +118,11 @@ pub(crate) fn vendor_name(medium: &str) -> String {
     format!("vendor {medium}")
 }
 
+/// Name under which a holder keeps the listening socket of a controller with a TCP address.
+pub(crate) fn listener_name(controller: &str) -> String {
+    format!("listener {controller}")
+}
+
 /// Name under which a holder keeps the socket to the process of a mount.
 pub(crate) fn mount_name(controller: &str) -> String {
     format!("mount {controller}")

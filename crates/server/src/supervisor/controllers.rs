@@ -1,6 +1,7 @@
 //! Controllers: how they are created in their subsystem, and deleted.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -106,18 +107,12 @@ impl State {
         let live = live.with_context(place)?;
         let (reactor, subsystem) = (live.reactor, live.slot);
         if let Some(address) = config.tcp_address() {
-            let way = self.listening(config, address).with_context(place)?;
-            let new = self.prepare(config, way, reactor, subsystem);
-            let new = new.with_context(place)?;
-            let listed = Listed {
-                subnqn: new.config.subnqn.clone(),
-                address,
-            };
-            self.add(config, reactor, new).with_context(place)?;
-            if let Some(served) = self.controllers.last_mut() {
-                served.listed = Some(listed);
+            let served = self.serve_over_tcp(config, address, reactor, subsystem);
+            // Where a process cannot continue, the next one tries with the same socket.
+            if served.is_err() && !self.is_continuing {
+                self.forget_listener(&config.name);
             }
-            return self.tell_discovery();
+            return served.with_context(place);
         }
         let found = self.find_mount(config).with_context(place)?;
         let socket = match &found {
@@ -158,6 +153,27 @@ impl State {
                 Err(error)
             }
         }
+    }
+
+    /// Serves a controller whose hosts come over NVMe/TCP.
+    fn serve_over_tcp(
+        &mut self,
+        config: &Controller,
+        address: SocketAddr,
+        reactor: usize,
+        subsystem: SubsystemSlot,
+    ) -> anyhow::Result<()> {
+        let way = self.listening(config, address)?;
+        let new = self.prepare(config, way, reactor, subsystem)?;
+        let listed = Listed {
+            subnqn: new.config.subnqn.clone(),
+            address,
+        };
+        self.add(config, reactor, new)?;
+        if let Some(served) = self.controllers.last_mut() {
+            served.listed = Some(listed);
+        }
+        self.tell_discovery()
     }
 
     /// Adds a controller to its reactor.
@@ -382,6 +398,9 @@ impl State {
         if let Some(gone) = &gone {
             if let Some(path) = gone.listen.path() {
                 self.close_at_holder(path);
+            }
+            if gone.tcp_address().is_some() {
+                self.forget_listener(&gone.name);
             }
             unmount_dead(&gone.listen);
         }

@@ -2,6 +2,7 @@
 //! hosts can ask for.
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,6 +14,7 @@ use transport::nvme_tcp::{DiscoveryLog, Listed, Success, TargetConfig};
 
 use super::State;
 use super::controllers::Words;
+use crate::survival::listener_name;
 
 /// Name that the discovery subsystem's identity is derived from; no object has it.
 const DISCOVERY: &str = "/discovery";
@@ -33,9 +35,7 @@ impl State {
         config: &Controller,
         address: SocketAddr,
     ) -> anyhow::Result<Way> {
-        let listener = TcpListener::bind(address)
-            .with_context(|| format!("cannot listen on {}", config.listen))?;
-        listener.set_nonblocking(true)?;
+        let listener = self.listener(config, address)?;
         let tcp = config.tcp.unwrap_or_default();
         let Words { subnqn, .. } = self.words(&self.aim(), config.subsystem())?;
         let max_transfer = u32::try_from(config.max_transfer.0).context("max_transfer")?;
@@ -61,6 +61,39 @@ impl State {
             config: Arc::new(target),
             hosts: tcp.hosts.into(),
         }))
+    }
+
+    /// The socket that a former process has listened with, or a new one. A holder keeps it: the
+    /// port is never free while processes follow each other, and hosts that connect meanwhile wait.
+    fn listener(&self, config: &Controller, address: SocketAddr) -> anyhow::Result<TcpListener> {
+        let name = listener_name(&config.name);
+        if let Some(holder) = self.holder.as_ref().filter(|_| self.is_continuing)
+            && let Some(kept) = holder.fetch(&name)?
+        {
+            let kept = TcpListener::from(kept);
+            if kept.local_addr().is_ok_and(|at| at == address) {
+                return Ok(kept);
+            }
+        }
+        let listener = TcpListener::bind(address)
+            .with_context(|| format!("cannot listen on {}", config.listen))?;
+        listener.set_nonblocking(true)?;
+        if let Some(holder) = &self.holder {
+            holder.keep(&name, listener.as_fd())?;
+        }
+        Ok(listener)
+    }
+
+    /// Has the holder, if there is one, close the listening socket of a controller.
+    pub(super) fn forget_listener(&self, controller: &str) {
+        if let Some(holder) = &self.holder
+            && let Err(error) = holder.forget(&listener_name(controller))
+        {
+            tracing::error!(
+                controller,
+                "its port stays in use until the server ends: {error}"
+            );
+        }
     }
 
     /// Tells the reactors which subsystems hosts can reach over NVMe/TCP, if that has changed.
