@@ -2,7 +2,7 @@
 //! otherwise.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
@@ -47,6 +47,13 @@ impl Source {
                 }
             }
         }
+    }
+}
+
+impl AsFd for Poller {
+    /// Readable when a watched descriptor is ready, so that one poller can watch another.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 }
 

@@ -126,7 +126,7 @@ mod tests {
             assert!(found[0].starts_with(&start), "{line}: {found:?}");
         }
         for line in [
-            "tcp = { memory = \"2MiB\", in_capsule_data = \"0B\", hosts = 1024 }",
+            "tcp = { memory = \"2MiB\", in_capsule_data = \"0B\", hosts = 256 }",
             "tcp = { success = \"always\", header_digest = false, data_digest = false }",
             "queue_depth = 1024\nqueues = 8\nserial = \"S\"\nsample = 0\nrecords = 16",
         ] {

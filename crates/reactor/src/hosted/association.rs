@@ -37,6 +37,8 @@ pub(crate) struct Attached {
     has_more: bool,
     /// It had I/O commands in flight when it did nothing last.
     has_io: bool,
+    /// When it must be polled although nothing happens, as of its last poll.
+    due: Option<Time>,
 }
 
 impl Attached {
@@ -70,6 +72,7 @@ impl Attached {
             worked: now,
             has_more: true,
             has_io: false,
+            due: Some(now),
         }
     }
 
@@ -129,6 +132,7 @@ impl Attached {
         } else {
             self.has_io = association.has_io_in_flight();
         }
+        self.due = association.next_deadline();
         if let Some(end) = polled.ended {
             tracing::info!(
                 controller = self.name,
@@ -150,6 +154,7 @@ impl Attached {
             None => false,
         };
         if drained {
+            // The next poll sees what becomes due by it.
             (self.worked, self.has_more) = (now, true);
         }
         drained
@@ -174,6 +179,7 @@ impl Attached {
     pub(crate) fn end(&mut self, controller: &mut Controller, end: &End, now: Time) {
         if let Some(association) = self.association.take() {
             controller.function_reset();
+            self.due = None;
             self.presence.leave_association(&self.name, self.cntlid);
             self.leaving = association.end(end, now);
         }
@@ -196,7 +202,7 @@ impl Attached {
 
     /// The next deadline of its connections.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.association.as_ref()?.next_deadline()
+        self.due
     }
 
     /// Its controller is gone.

@@ -37,6 +37,10 @@ pub(crate) enum Front {
 pub(crate) struct Hosted {
     slot: ControllerSlot,
     front: Front,
+    /// It is among the controllers of its reactor that must be polled without an event.
+    pub(crate) is_polled: bool,
+    /// It is among those with a deadline.
+    pub(crate) is_timed: bool,
     /// Tracing and latency sampling of its commands.
     pub(crate) watching: WatchSpec,
     /// Counter of doorbells that arrive as messages.
@@ -53,6 +57,8 @@ impl Hosted {
         Hosted {
             slot,
             front,
+            is_polled: false,
+            is_timed: false,
             watching,
             doorbell_messages,
         }

@@ -1,15 +1,20 @@
-//! The entrance of hosts over NVMe/TCP: its listening socket, and the connections that have not
-//! sent their Connect yet.
+//! The entrance of hosts over NVMe/TCP: its listening socket, and the connections that are no host's
+//! yet, or no more.
 //!
-//! At most [`MAX_NEWCOMERS`] connections introduce themselves at the same time. One more takes the
-//! place of the oldest: connections that send nothing do not keep hosts out. What a connection asks
-//! for with Connect is the reactor's to do, as it needs other controllers than the entrance's own.
+//! Many connections may introduce themselves at the same time. Where there are too many, one that has
+//! sent nothing gives way first: connections that send nothing do not keep hosts out. What a
+//! connection asks for with Connect is the reactor's to do, as it needs other controllers than the
+//! entrance's own.
+//!
+//! These connections have a poller of their own, which the reactor's poller watches: each is looked
+//! at when it has something, or at its deadline, whatever the others do.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use controller::ControllerConfig;
 use engine::tenants::TenantId;
@@ -21,18 +26,64 @@ use transport::nvme_tcp::{
 };
 
 use crate::message::{Answer, Listening};
-use crate::poller::{Poller, Source};
+use crate::poller::{Poller, Source, source_of};
 use crate::presence::Presence;
 
-/// Connections that may introduce themselves at the same time, and refused ones whose answer is
-/// still to be sent.
-const MAX_NEWCOMERS: usize = 128;
-/// Connections to the discovery subsystem at the same time; one more takes the place of the oldest.
-const MAX_DISCOVERIES: usize = 64;
+/// Connections at the same time that are no host's. A host opens all of its connections before it
+/// connects the first I/O queue (Linux), so this is several hosts that connect at once.
+const MAX_CONNECTIONS: usize = 512;
 /// Connections that are accepted before those that are there are looked at.
 const ACCEPTS_AT_ONCE: usize = 16;
 /// Pause after a failed accept, such as with too many open files.
 const PAUSE_NS: u64 = 100_000_000;
+
+/// A connection that is no host's.
+#[derive(Debug)]
+enum Caller {
+    /// It has not sent its Connect yet, and comes from there.
+    New(Newcomer, SocketAddr),
+    /// It is to close when its last answer has gone.
+    Leaving(Farewell),
+    /// It asks the discovery subsystem.
+    Discovery(Box<DiscoverySession>),
+}
+
+impl Caller {
+    fn deadline(&self) -> Time {
+        match self {
+            Caller::New(newcomer, _) => newcomer.deadline(),
+            Caller::Leaving(farewell) => farewell.deadline(),
+            Caller::Discovery(session) => session.deadline(),
+        }
+    }
+
+    fn wants_write(&self) -> bool {
+        match self {
+            Caller::New(newcomer, _) => newcomer.wants_write(),
+            Caller::Leaving(farewell) => farewell.wants_write(),
+            Caller::Discovery(session) => session.wants_write(),
+        }
+    }
+
+    /// Which gives way first where there are too many: low before high.
+    fn rank(&self) -> u8 {
+        match self {
+            Caller::New(newcomer, _) if newcomer.is_silent() => 0,
+            Caller::Leaving(_) => 1,
+            Caller::New(..) | Caller::Discovery(_) => 2,
+        }
+    }
+}
+
+impl AsFd for Caller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Caller::New(newcomer, _) => newcomer.as_fd(),
+            Caller::Leaving(farewell) => farewell.as_fd(),
+            Caller::Discovery(session) => session.as_fd(),
+        }
+    }
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -49,14 +100,16 @@ pub(crate) struct Target {
     made: u64,
     tenant: Option<TenantId>,
     subsystem: SubsystemSlot,
-    /// In order of arrival.
-    newcomers: VecDeque<(Newcomer, SocketAddr)>,
-    farewells: VecDeque<Farewell>,
+    /// By number, in order of arrival.
+    callers: BTreeMap<usize, Caller>,
+    /// Connections so far.
+    called: usize,
+    poller: Poller,
+    /// No deadline of a connection is before.
+    due: Option<Time>,
     /// Connections whose Connect is there, and where they come from.
     arrivals: VecDeque<(Arrival, SocketAddr)>,
-    /// Connections to the discovery subsystem.
-    discoveries: VecDeque<DiscoverySession>,
-    /// Connections to it so far, which their controllers' identifiers count.
+    /// Connections to the discovery subsystem so far, which their controllers' identifiers count.
     discovered: u16,
     /// The controllers of the hosts.
     associations: Vec<ControllerSlot>,
@@ -77,13 +130,13 @@ impl Target {
         subsystem: SubsystemSlot,
         listening: Listening,
         presence: Arc<Presence>,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let Listening {
             listener,
             config,
             hosts,
         } = listening;
-        Target {
+        Ok(Target {
             name: template.name.clone(),
             slot,
             listener,
@@ -93,10 +146,11 @@ impl Target {
             made: 0,
             tenant: None,
             subsystem,
-            newcomers: VecDeque::new(),
-            farewells: VecDeque::new(),
+            callers: BTreeMap::new(),
+            called: 0,
+            poller: Poller::new()?,
+            due: None,
             arrivals: VecDeque::new(),
-            discoveries: VecDeque::new(),
             discovered: 0,
             associations: Vec::new(),
             presence,
@@ -104,40 +158,59 @@ impl Target {
             accepts_at: None,
             logged: false,
             removal: None,
-        }
+        })
     }
 
-    fn source(&self) -> Source {
-        Source::Door(self.slot.0)
-    }
-
-    /// Watches the listening socket, except after a failure and during a removal.
+    /// Watches the listening socket, except after a failure and during a removal, and the
+    /// connections.
     pub(crate) fn watch(&mut self, poller: &Poller) -> io::Result<()> {
         let watches = self.accepts_at.is_none() && self.removal.is_none();
+        let source = Source::Door(self.slot.0);
         if watches && !self.is_watched {
-            poller.add(&self.listener, self.source())?;
+            poller.set(&self.listener, source, false)?;
+            poller.set(&self.poller, source, false)?;
         } else if !watches && self.is_watched {
             poller.remove(&self.listener)?;
         }
         self.is_watched = watches;
         Ok(())
     }
-}
 
-impl Target {
-    /// Accepts connections, and reads their introductions; true if it did something.
+    /// Accepts connections and serves them; true if it did something.
     pub(crate) fn poll(&mut self, now: Time, poller: &Poller) -> bool {
-        let accepted = self.accept(now, poller);
-        let heard = self.hear(now, poller);
-        self.farewells.retain_mut(|farewell| !farewell.poll(now));
-        self.discover(now, poller);
+        let accepted = self.accept(now);
+        let mut ready = Vec::new();
+        match self.poller.wait(Duration::ZERO) {
+            Ok(events) => ready.extend(events.iter().map(source_of)),
+            Err(error) => {
+                tracing::error!(
+                    controller = self.name,
+                    "cannot wait for connections: {error}"
+                );
+            }
+        }
+        let mut heard = false;
+        for source in ready {
+            if let Source::Controller(number) = source {
+                heard |= self.serve(number, now);
+            }
+        }
+        if self.due.is_some_and(|due| now >= due) {
+            let late =
+                |(number, caller): (&usize, &Caller)| (now >= caller.deadline()).then_some(*number);
+            let late: Vec<usize> = self.callers.iter().filter_map(late).collect();
+            for number in late {
+                heard |= self.serve(number, now);
+            }
+            self.due = self.callers.values().map(Caller::deadline).min();
+        }
         if let Err(error) = self.watch(poller) {
             tracing::error!(controller = self.name, "cannot wait for hosts: {error}");
         }
         accepted || heard
     }
 
-    fn accept(&mut self, now: Time, poller: &Poller) -> bool {
+    fn accept(&mut self, now: Time) -> bool {
         if self.removal.is_some() || self.accepts_at.is_some_and(|at| now < at) {
             return false;
         }
@@ -154,15 +227,8 @@ impl Target {
                     return accepted > 0;
                 }
             };
-            let newcomer = Newcomer::new(OwnedFd::from(stream), self.config.clone(), now)
-                .and_then(|new| poller.add(&new, self.source()).map(|()| new));
-            match newcomer {
-                Ok(newcomer) => {
-                    if self.newcomers.len() == MAX_NEWCOMERS {
-                        self.newcomers.pop_front();
-                    }
-                    self.newcomers.push_back((newcomer, from));
-                }
+            match Newcomer::new(OwnedFd::from(stream), self.config.clone(), now) {
+                Ok(newcomer) => self.add(Caller::New(newcomer, from)),
                 Err(error) => {
                     tracing::debug!(controller = self.name, "cannot take a connection: {error}");
                 }
@@ -171,43 +237,87 @@ impl Target {
         true
     }
 
-    /// Reads the introductions; what came with a Connect waits for [`Self::take_arrival`].
-    fn hear(&mut self, now: Time, poller: &Poller) -> bool {
-        let mut heard = false;
-        let mut at = 0;
-        while let Some((newcomer, from)) = self.newcomers.get_mut(at) {
-            match newcomer.poll(now) {
-                Progress::Waits => {
-                    at += 1;
-                    continue;
-                }
+    /// Adds a connection. Where there are too many, one gives way: of the lowest rank the oldest.
+    fn add(&mut self, caller: Caller) {
+        if self.callers.len() >= MAX_CONNECTIONS {
+            let first = self.callers.iter().min_by_key(|(_, caller)| caller.rank());
+            if let Some(number) = first.map(|(number, _)| *number) {
+                self.callers.remove(&number);
+            }
+        }
+        let number = self.called;
+        self.called += 1;
+        let source = Source::Controller(number);
+        if let Err(error) = self.poller.set(&caller, source, caller.wants_write()) {
+            // Its deadline applies nevertheless.
+            tracing::debug!(controller = self.name, "cannot watch a connection: {error}");
+        }
+        let deadline = caller.deadline();
+        self.due = Some(self.due.map_or(deadline, |due| due.min(deadline)));
+        self.callers.insert(number, caller);
+    }
+
+    /// Serves a connection. True if it has come to something.
+    fn serve(&mut self, number: usize, now: Time) -> bool {
+        let Some(caller) = self.callers.get_mut(&number) else {
+            return false;
+        };
+        let blocked = caller.wants_write();
+        let is_over = match caller {
+            Caller::New(newcomer, from) => match newcomer.poll(now) {
+                Progress::Waits => false,
                 Progress::Ended(end) => {
                     tracing::debug!(controller = self.name, %from, "a connection ended: {end}");
-                    self.newcomers.remove(at);
+                    true
                 }
-                Progress::Connects => {
-                    let Some((newcomer, from)) = self.newcomers.remove(at) else {
-                        break;
-                    };
-                    match newcomer.arrive(now) {
-                        Ok(arrival) => self.arrivals.push_back((arrival, from)),
-                        Err(farewell) => self.see_off(farewell, now, poller),
-                    }
+                Progress::Connects => true,
+            },
+            Caller::Leaving(farewell) => farewell.poll(now),
+            Caller::Discovery(session) => match session.poll(now) {
+                Ok(()) => false,
+                Err(end) => {
+                    tracing::debug!(controller = self.name, "a discovery ended: {end}");
+                    true
                 }
-            }
-            heard = true;
+            },
+        };
+        if !is_over {
+            self.rewatch(number, blocked);
+            return false;
         }
-        heard
+        match self.callers.remove(&number) {
+            Some(Caller::New(newcomer, from)) => self.arrive(newcomer, from, now),
+            Some(Caller::Discovery(session)) => self.see_off(session.leave(now), now),
+            Some(Caller::Leaving(_)) | None => {}
+        }
+        true
+    }
+
+    /// Watches a connection for writing, or no more.
+    fn rewatch(&mut self, number: usize, blocked: bool) {
+        let Some(caller) = self.callers.get(&number) else {
+            return;
+        };
+        let wants_write = caller.wants_write();
+        if wants_write != blocked
+            && let Err(error) = self
+                .poller
+                .set(caller, Source::Controller(number), wants_write)
+        {
+            tracing::debug!(controller = self.name, "cannot watch a connection: {error}");
+        }
+    }
+
+    /// What a connection has come to that waits no more: an arrival, or its end.
+    fn arrive(&mut self, newcomer: Newcomer, from: SocketAddr, now: Time) {
+        match newcomer.arrive(now) {
+            Ok(arrival) => self.arrivals.push_back((arrival, from)),
+            Err(farewell) => self.see_off(farewell, now),
+        }
     }
 
     /// Takes a connection to the discovery subsystem.
-    pub(crate) fn begin_discovery(
-        &mut self,
-        arrival: Arrival,
-        log: &Arc<DiscoveryLog>,
-        now: Time,
-        poller: &Poller,
-    ) {
+    pub(crate) fn begin_discovery(&mut self, arrival: Arrival, log: &Arc<DiscoveryLog>, now: Time) {
         // 1 to FFEFh (Base 2.1, 6.3).
         self.discovered = self.discovered % CNTLID_MAX + 1;
         let here = local_address(arrival.as_fd(), &self.listener);
@@ -216,51 +326,26 @@ impl Target {
             .and_then(|here| DiscoverySession::new(arrival, log.clone(), here, nqn, cntlid, now));
         match session {
             Ok(session) => {
-                if self.discoveries.len() == MAX_DISCOVERIES
-                    && let Some(oldest) = self.discoveries.pop_front()
-                {
-                    self.see_off(oldest.leave(now), now, poller);
-                }
-                self.discoveries.push_back(session);
-                self.discover(now, poller);
+                self.add(Caller::Discovery(Box::new(session)));
+                self.serve(self.called - 1, now);
             }
             Err(error) => {
-                tracing::error!(controller = self.name, "cannot answer a discovery: {error}");
+                tracing::debug!(controller = self.name, "cannot answer a discovery: {error}");
             }
         }
     }
 
     /// The server has another list of subsystems.
-    pub(crate) fn set_log(&mut self, log: &Arc<DiscoveryLog>, now: Time, poller: &Poller) {
-        for session in &mut self.discoveries {
-            session.set_log(log.clone());
-        }
-        self.discover(now, poller);
-    }
-
-    /// Serves the connections to the discovery subsystem.
-    fn discover(&mut self, now: Time, poller: &Poller) {
-        let mut at = 0;
-        while let Some(session) = self.discoveries.get_mut(at) {
-            let (blocked, polled) = (session.wants_write(), session.poll(now));
-            match polled {
-                Ok(()) => {
-                    let wants_write = session.wants_write();
-                    let source = Source::Door(self.slot.0);
-                    if wants_write != blocked
-                        && let Err(error) = poller.set(&*session, source, wants_write)
-                    {
-                        tracing::error!(controller = self.name, "cannot watch a host: {error}");
-                    }
-                    at += 1;
-                }
-                Err(end) => {
-                    tracing::debug!(controller = self.name, "a discovery ended: {end}");
-                    if let Some(session) = self.discoveries.remove(at) {
-                        self.see_off(session.leave(now), now, poller);
-                    }
-                }
+    pub(crate) fn set_log(&mut self, log: &Arc<DiscoveryLog>, now: Time) {
+        let mut told = Vec::new();
+        for (number, caller) in &mut self.callers {
+            if let Caller::Discovery(session) = caller {
+                session.set_log(log.clone());
+                told.push(*number);
             }
+        }
+        for number in told {
+            self.serve(number, now);
         }
     }
 
@@ -271,19 +356,10 @@ impl Target {
 
     /// Sends the last answer of a connection that is to close, and keeps the connection until it
     /// has gone and the host has closed its side.
-    pub(crate) fn see_off(&mut self, mut farewell: Farewell, now: Time, poller: &Poller) {
-        if farewell.poll(now) {
-            return;
+    pub(crate) fn see_off(&mut self, mut farewell: Farewell, now: Time) {
+        if !farewell.poll(now) {
+            self.add(Caller::Leaving(farewell));
         }
-        let wants_write = farewell.wants_write();
-        if let Err(error) = poller.set(&farewell, self.source(), wants_write) {
-            // Its deadline applies nevertheless.
-            tracing::debug!(controller = self.name, "cannot watch a connection: {error}");
-        }
-        if self.farewells.len() == MAX_NEWCOMERS {
-            self.farewells.pop_front();
-        }
-        self.farewells.push_back(farewell);
     }
 
     /// Whether there is room for one more host.
@@ -345,26 +421,21 @@ impl Target {
         self.removal.is_some()
     }
 
-    /// The next deadline of its connections.
+    /// The next deadline of its connections: a time before which there is none.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        let newcomers = self
-            .newcomers
-            .iter()
-            .map(|(newcomer, _)| newcomer.deadline());
-        let farewells = self.farewells.iter().map(Farewell::deadline);
-        let discoveries = self.discoveries.iter().map(DiscoverySession::deadline);
-        let connections = newcomers.chain(farewells).chain(discoveries);
-        connections.chain(self.accepts_at).min()
+        self.due.into_iter().chain(self.accepts_at).min()
     }
 
     /// Begins the removal: closes the listening socket and all connections that are no hosts yet.
     pub(crate) fn remove(&mut self, poller: &Poller, answer: Answer<()>) {
         self.removal = Some(answer);
-        self.newcomers.clear();
-        self.farewells.clear();
+        self.callers.clear();
         self.arrivals.clear();
-        self.discoveries.clear();
-        if let Err(error) = self.watch(poller) {
+        self.due = None;
+        let forgotten = self
+            .watch(poller)
+            .and_then(|()| poller.remove(&self.poller));
+        if let Err(error) = forgotten {
             tracing::error!(controller = self.name, "cannot forget a socket: {error}");
         }
     }

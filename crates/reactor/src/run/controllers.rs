@@ -68,7 +68,7 @@ impl Reactor {
                 subsystem,
                 listening,
                 presence,
-            ))),
+            )?)),
         };
         let mut hosted = Hosted::new(slot, front, watching, doorbell_messages.clone());
         let controller = self.engine.controller_mut(slot);
@@ -262,10 +262,20 @@ impl Reactor {
     /// Changes tracing or latency sampling of a controller.
     pub(super) fn watch(&mut self, slot: ControllerSlot, change: impl FnOnce(&mut WatchSpec)) {
         let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
-        if let Some(hosted) = hosted {
-            change(&mut hosted.watching);
-            self.engine
-                .watch_commands(slot, Some(hosted.watching.clone()));
+        let Some(hosted) = hosted else {
+            return;
+        };
+        change(&mut hosted.watching);
+        let watching = hosted.watching.clone();
+        let hosts = hosted.target_mut().map(|target| target.associations());
+        let hosts = hosts.unwrap_or_default().to_vec();
+        self.engine.watch_commands(slot, Some(watching.clone()));
+        // The hosts of a target have controllers of their own, which are watched as it is.
+        for slot in hosts {
+            if let Some(hosted) = self.hosted.get_mut(slot.0).and_then(Option::as_mut) {
+                hosted.watching = watching.clone();
+            }
+            self.engine.watch_commands(slot, Some(watching.clone()));
         }
     }
 

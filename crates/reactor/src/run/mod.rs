@@ -327,14 +327,20 @@ impl Reactor {
             }
         }
         for index in std::mem::take(&mut self.in_transition) {
+            if let Some(hosted) = self.hosted.get_mut(index).and_then(Option::as_mut) {
+                hosted.is_polled = false;
+            }
             worked |= self.poll_hosted(index, now, Hosted::poll);
         }
         for slot in self.engine.take_messages_wanted() {
             worked |= self.poll_hosted(slot.0, now, Hosted::poll);
         }
         for index in std::mem::take(&mut self.timed) {
-            let hosted = self.hosted.get(index).and_then(Option::as_ref);
-            let deadline = hosted.and_then(Hosted::next_deadline);
+            let Some(hosted) = self.hosted.get_mut(index).and_then(Option::as_mut) else {
+                continue;
+            };
+            hosted.is_timed = false;
+            let deadline = hosted.next_deadline();
             if deadline.is_some_and(|deadline| deadline <= now) {
                 worked |= self.poll_hosted(index, now, Hosted::poll);
                 worked |= self.poll_hosted(index, now, Hosted::poll_door);
@@ -409,13 +415,15 @@ impl Reactor {
 
     /// Notes a controller that must be polled without an event, or that has a deadline.
     fn note_transition(&mut self, index: usize) {
-        let Some(hosted) = self.hosted.get(index).and_then(Option::as_ref) else {
+        let Some(hosted) = self.hosted.get_mut(index).and_then(Option::as_mut) else {
             return;
         };
-        if hosted.is_in_transition() && !self.in_transition.contains(&index) {
+        if !hosted.is_polled && hosted.is_in_transition() {
+            hosted.is_polled = true;
             self.in_transition.push(index);
         }
-        if hosted.next_deadline().is_some() && !self.timed.contains(&index) {
+        if !hosted.is_timed && hosted.next_deadline().is_some() {
+            hosted.is_timed = true;
             self.timed.push(index);
         }
     }

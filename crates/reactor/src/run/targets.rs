@@ -40,7 +40,7 @@ impl Reactor {
     fn begin_discovery(&mut self, index: usize, arrival: Arrival, now: Time) {
         let hosted = self.hosted.get_mut(index).and_then(Option::as_mut);
         if let Some(target) = hosted.and_then(Hosted::target_mut) {
-            target.begin_discovery(arrival, &self.discovery, now, &self.poller);
+            target.begin_discovery(arrival, &self.discovery, now);
         }
     }
 
@@ -50,7 +50,7 @@ impl Reactor {
         let now = self.clock.now();
         for target in self.hosted.iter_mut().flatten() {
             if let Some(target) = target.target_mut() {
-                target.set_log(&self.discovery, now, &self.poller);
+                target.set_log(&self.discovery, now);
             }
         }
     }
@@ -59,7 +59,7 @@ impl Reactor {
         let now = self.clock.now();
         let target = self.hosted.get_mut(index).and_then(Option::as_mut);
         if let Some(target) = target.and_then(Hosted::target_mut) {
-            target.see_off(farewell, now, &self.poller);
+            target.see_off(farewell, now);
         }
     }
 
