@@ -41,8 +41,8 @@ pub use queues::{
 };
 pub use refusal::{FieldProblem, Refusal, in_a_line, noun};
 pub use request::{
-    Attachment, ControllerChange, MediumChange, NewPartition, NewPlacement, NewSize, PartitionEnd,
-    PartitionPlace, PartitionSize, TenantChange, ZoneLoss,
+    Attachment, ControllerChange, Disconnection, MediumChange, NewPartition, NewPlacement, NewSize,
+    PartitionEnd, PartitionPlace, PartitionSize, TenantChange, ZoneLoss,
 };
 pub use stats::{ByDirection, ControllerStats, QueueStats, Stats};
 pub use status::{

@@ -65,6 +65,21 @@ pub struct NewPlacement {
     pub queue: Option<u16>,
 }
 
+/// Hosts over NVMe/TCP to disconnect: exactly one of the keys.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Disconnection {
+    /// Those with this NVMe Qualified Name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nqn: Option<String>,
+    /// The one with this controller identifier (CNTLID).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cntlid: Option<u16>,
+    /// All of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all: bool,
+}
+
 /// Namespace to attach to a controller.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -9,10 +9,10 @@ use anyhow::{Context, anyhow, bail};
 use api::config::{Config, Size, Span};
 use api::refusal::Document;
 use api::{
-    Attachment, ControllerChange, Event, HostStatus, Inventory, LatencyReport, MediumChange,
-    NewPartition, NewPlacement, NewSize, PartitionEnd, PartitionPlace, PartitionSize,
-    ProcessStatus, QueuesReport, Reload, ReloadRequest, Stats, Stopping, TenantChange, TraceStatus,
-    UpgradeRequest, Upgrading,
+    AssociationStatus, Attachment, ControllerChange, Disconnection, Event, HostStatus, Inventory,
+    LatencyReport, MediumChange, NewPartition, NewPlacement, NewSize, PartitionEnd, PartitionPlace,
+    PartitionSize, ProcessStatus, QueuesReport, Reload, ReloadRequest, Stats, Stopping,
+    TenantChange, TraceStatus, UpgradeRequest, Upgrading,
 };
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -55,6 +55,18 @@ pub fn inventory_within(bound: Duration, socket: &Address) -> anyhow::Result<Inv
 pub fn hosts(socket: &Address) -> anyhow::Result<Vec<HostStatus>> {
     let body = request(socket, Method::GET, "/v1/hosts", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
+}
+
+/// Disconnects hosts of a controller over NVMe/TCP; returns those that were there.
+pub fn disconnect(
+    socket: &Address,
+    controller: &str,
+    wanted: &Disconnection,
+) -> anyhow::Result<Vec<AssociationStatus>> {
+    let path = format!("/v1/hosts/{}/disconnect", checked(controller)?);
+    let body = serde_json::to_vec(wanted)?;
+    let reply = request(socket, Method::POST, &path, Some(body))?;
+    serde_json::from_slice(&reply).context(NOT_UNDERSTOOD)
 }
 
 /// The running configuration.

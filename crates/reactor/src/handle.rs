@@ -306,6 +306,12 @@ impl ReactorHandle {
         self.ask(Message::IsDrained)
     }
 
+    /// Ends the associations of a controller's hosts over NVMe/TCP that have these identifiers;
+    /// returns those that were there.
+    pub fn disconnect(&self, slot: ControllerSlot, cntlids: Vec<u16>) -> anyhow::Result<Vec<u16>> {
+        self.ask(|answer| Message::Disconnect(slot, cntlids, answer))
+    }
+
     /// Begins a removal; a later call of [`Self::remove_controller`] waits for its end.
     pub fn begin_to_remove(&self, slot: ControllerSlot) -> anyhow::Result<()> {
         let (answer, _) = mpsc::sync_channel(1);

@@ -74,6 +74,9 @@ pub(crate) enum Message {
     AddController(Box<NewController>, Answer<anyhow::Result<ControllerSlot>>),
     /// Detach the host of a controller and remove the controller.
     RemoveController(ControllerSlot, Answer<()>),
+    /// End the associations of a controller's hosts over NVMe/TCP that have these identifiers;
+    /// the answer is those that were there.
+    Disconnect(ControllerSlot, Vec<u16>, Answer<Vec<u16>>),
     /// Set the reactors for queues that the controller's hosts create from now on.
     Spread(ControllerSlot, Vec<EngineId>, Answer<()>),
     /// Move a queue of a controller.

@@ -3,6 +3,7 @@
 pub mod attach;
 pub mod create;
 pub mod delete;
+pub mod disconnect;
 pub mod events;
 pub mod export;
 pub mod hosts;

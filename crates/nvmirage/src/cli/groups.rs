@@ -23,6 +23,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
         &[
             "ls",
             "hosts",
+            "disconnect",
             "show",
             "top",
             "dashboard",

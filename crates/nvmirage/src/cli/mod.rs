@@ -27,8 +27,8 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use client::cli::{
-    attach, events, export, hosts, latency, live, ls, move_queues, parse, qemu_args, queues,
-    reload, resize, set, show, stop, top, upgrade,
+    attach, disconnect, events, export, hosts, latency, live, ls, move_queues, parse, qemu_args,
+    queues, reload, resize, set, show, stop, top, upgrade,
 };
 use lab::cli::{
     bench, calibrate, clone, conformance, demo, doctor, drive, explain, fidelity, identify, kv,
@@ -111,6 +111,7 @@ enum Command {
     Clone(clone::Clone),
     Ls(ls::Ls),
     Hosts(hosts::Hosts),
+    Disconnect(disconnect::Disconnect),
     Show(show::Show),
     Latency(latency::LatencyCommand),
     Queues(queues::QueuesCommand),
@@ -220,6 +221,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Clone(clone) => clone.run(),
         Command::Ls(ls) => ls.run(),
         Command::Hosts(hosts) => hosts.run(),
+        Command::Disconnect(disconnect) => disconnect.run(),
         Command::Show(show) => show.run(),
         Command::Latency(latency) => latency.run(),
         Command::Queues(queues) => queues.run(),

@@ -76,6 +76,11 @@ impl Attached {
         }
     }
 
+    /// Controller identifier of the association.
+    pub(crate) fn cntlid(&self) -> u16 {
+        self.cntlid
+    }
+
     /// Slot of the entrance.
     pub(crate) fn target(&self) -> ControllerSlot {
         self.target

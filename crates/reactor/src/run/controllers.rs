@@ -284,7 +284,7 @@ impl Reactor {
         match (hosted, self.engine.controller_mut(slot)) {
             (Some(hosted), Some(controller)) => {
                 hosted.remove(controller, &self.poller, answer);
-                self.end_associations(slot.0);
+                self.end_associations(slot.0, |_| true);
                 self.note_transition(slot.0);
             }
             _ => reply(&answer, ()),

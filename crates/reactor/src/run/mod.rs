@@ -520,6 +520,10 @@ impl Reactor {
             Message::EndSubsystem(slot, answer) => self.subsystems.end(slot, answer),
             Message::AddController(new, answer) => reply(&answer, self.add_controller(*new)),
             Message::RemoveController(slot, answer) => self.remove_controller(slot, answer),
+            Message::Disconnect(slot, cntlids, answer) => {
+                let ended = self.end_associations(slot.0, |cntlid| cntlids.contains(&cntlid));
+                reply(&answer, ended);
+            }
             Message::Request(slot, request, answer) => {
                 let engine = &mut self.engine;
                 self.subsystems.request(engine, slot, request, answer);

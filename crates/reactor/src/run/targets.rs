@@ -216,18 +216,28 @@ impl Reactor {
         worked
     }
 
-    /// Ends the associations of a target that is removed.
-    pub(super) fn end_associations(&mut self, index: usize) {
+    /// Ends the associations of a target whose identifiers are chosen, for the operator; returns
+    /// the identifiers of those that had not ended before.
+    pub(super) fn end_associations(
+        &mut self,
+        index: usize,
+        is_chosen: impl Fn(u16) -> bool,
+    ) -> Vec<u16> {
         let slots = self.target_mut(index).map(|t| t.associations().to_vec());
+        let mut ended = Vec::new();
         for slot in slots.unwrap_or_default() {
             let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
             let attached = hosted.and_then(Hosted::association_mut);
             if let (Some(attached), Some(controller)) = (attached, self.engine.controller_mut(slot))
+                && !attached.has_ended()
+                && is_chosen(attached.cntlid())
             {
                 attached.end(controller, &End::Removed, self.clock.now());
+                ended.push(attached.cntlid());
+                self.poll_hosted(slot.0, self.clock.now(), Hosted::poll);
             }
-            self.poll_hosted(slot.0, self.clock.now(), Hosted::poll);
         }
+        ended
     }
 
     /// The controller of a host that has left is gone.

@@ -2,8 +2,9 @@
 //! the request consents to that.
 
 use api::refusal::Kind;
-use api::{FieldProblem, Refusal};
+use api::{AssociationStatus, Disconnection, FieldProblem, Refusal};
 
+use super::inventory::associations;
 use super::mounts::Mounted;
 use super::{State, Supervisor};
 use crate::reconcile::CONSENT;
@@ -65,6 +66,16 @@ impl Supervisor {
         self.ask_to_stop();
         Ok(())
     }
+
+    /// Ends connections of a controller's hosts over NVMe/TCP; returns those that were there.
+    pub(crate) fn disconnect(
+        &self,
+        controller: &str,
+        wanted: &Disconnection,
+    ) -> Result<Vec<AssociationStatus>, Refusal> {
+        let _turn = self.steer();
+        self.lock().disconnect(controller, wanted)
+    }
 }
 
 impl State {
@@ -80,6 +91,52 @@ impl State {
             open_files,
             over_tcp: served.presence.hosts().len(),
         })
+    }
+
+    fn disconnect(
+        &self,
+        controller: &str,
+        wanted: &Disconnection,
+    ) -> Result<Vec<AssociationStatus>, Refusal> {
+        let mut served = self.controllers.iter();
+        let served = served.find(|served| served.name == controller);
+        let served = served.ok_or_else(|| Refusal::not_found("controller", controller))?;
+        if served.listed.is_none() {
+            return Err(Refusal::conflict(format!(
+                "controller {controller} has no hosts over NVMe/TCP: end its host, or detach it with the controller by detach_hosts=true"
+            )));
+        }
+        let mut hosts = associations(&served.presence);
+        let absent = |host: String| {
+            Refusal::conflict(format!(
+                "controller {controller} has no host with {host}: `nvmirage hosts` lists them"
+            ))
+        };
+        match (&wanted.nqn, wanted.cntlid, wanted.all) {
+            (Some(nqn), None, false) => {
+                hosts.retain(|host| host.nqn == *nqn);
+                if hosts.is_empty() {
+                    return Err(absent(format!("the NQN {}", nqn.escape_debug())));
+                }
+            }
+            (None, Some(cntlid), false) => {
+                hosts.retain(|host| host.cntlid == cntlid);
+                if hosts.is_empty() {
+                    return Err(absent(format!("the identifier {cntlid:#x}")));
+                }
+            }
+            (None, None, true) => {}
+            _ => {
+                return Err(Refusal::invalid(
+                    "name the hosts by exactly one of nqn, cntlid and all",
+                ));
+            }
+        }
+        let chosen = hosts.iter().map(|host| host.cntlid).collect();
+        let ended = self.reactors[served.reactor].disconnect(served.slot, chosen);
+        let ended = ended.map_err(|error| Refusal::failed(&error))?;
+        hosts.retain(|host| ended.contains(&host.cntlid));
+        Ok(hosts)
     }
 
     /// Refuses to take something from a controller's host without `consent`.

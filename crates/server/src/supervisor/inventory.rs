@@ -374,7 +374,7 @@ impl State {
 }
 
 /// The hosts of a controller over NVMe/TCP.
-fn associations(presence: &Presence) -> Vec<AssociationStatus> {
+pub(super) fn associations(presence: &Presence) -> Vec<AssociationStatus> {
     let (now, _) = now();
     let hosts = presence.hosts().into_iter();
     hosts

@@ -1,18 +1,21 @@
-//! `/v1/hosts`: attached hosts, by controller. Read-only: hosts attach and detach on their own.
+//! `/v1/hosts`: attached hosts, by controller. Hosts attach and detach on their own; those over
+//! NVMe/TCP can be disconnected.
 
-use api::HostStatus;
+use api::{AssociationStatus, Disconnection, HostStatus};
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::{Path, State};
 use utoipa_axum::routes;
 
 use super::item::{self, Shown};
-use super::{Routes, Shared};
+use super::{Routes, Shared, body, changing};
 use crate::control::Refused;
 
 pub(super) fn routes() -> Routes {
     Routes::new()
         .routes(routes!(list_hosts))
         .routes(routes!(show_host))
+        .routes(routes!(disconnect))
 }
 
 /// List attached hosts
@@ -28,4 +31,17 @@ async fn show_host(
     Path(name): Path<String>,
 ) -> Result<Shown<HostStatus>, Refused> {
     item::show(desk, name).await
+}
+
+/// Disconnect hosts over NVMe/TCP; returns those that were connected. A host may connect again
+#[utoipa::path(post, path = "/v1/hosts/{name}/disconnect", tag = "hosts", request_body = Disconnection, responses((status = 200, body = Vec<AssociationStatus>)))]
+async fn disconnect(
+    State(desk): Shared,
+    Path(name): Path<String>,
+    bytes: Bytes,
+) -> Result<Json<Vec<AssociationStatus>>, Refused> {
+    let wanted: Disconnection = body(&bytes)?;
+    changing(desk, move |s| s.disconnect(&name, &wanted))
+        .await
+        .map(Json)
 }

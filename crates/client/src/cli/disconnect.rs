@@ -1,0 +1,97 @@
+//! `nvmirage disconnect`: ends connections of hosts over NVMe/TCP.
+
+use anyhow::Context;
+use api::Disconnection;
+
+use super::live;
+use super::parse::Control;
+use crate::requests;
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage disconnect store --host nqn.2014-08.org.nvmexpress:uuid:…
+      Every connection of one host to controller store
+  nvmirage disconnect store --cntlid 0x100
+      One association, by its identifier in `nvmirage hosts`
+  nvmirage disconnect store --all
+      All hosts; the controller still listens";
+
+/// Disconnect hosts over NVMe/TCP from a controller of a running server
+///
+/// Commands in flight end without a reply. A host may connect again: Linux does so after the time
+/// of `nvme connect -c`, unless it is disconnected there. To serve no more hosts, delete the
+/// controller.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Disconnect {
+    /// Name of the controller
+    #[arg(add = live::controllers())]
+    controller: String,
+
+    #[command(flatten)]
+    which: Which,
+
+    #[command(flatten)]
+    control: Control,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Which {
+    /// NVMe Qualified Name of the host; all of its associations
+    #[arg(long, value_name = "NQN")]
+    host: Option<String>,
+
+    /// Controller identifier of the association, decimal or hexadecimal (0x…)
+    #[arg(long, value_name = "ID", value_parser = cntlid)]
+    cntlid: Option<u16>,
+
+    /// All hosts of the controller
+    #[arg(long)]
+    all: bool,
+}
+
+/// A controller identifier.
+fn cntlid(text: &str) -> anyhow::Result<u16> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u16::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.context("write the identifier of `nvmirage hosts`, as 0x100")
+}
+
+impl Disconnect {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
+        let Which { host, cntlid, all } = self.which;
+        let wanted = Disconnection {
+            nqn: host,
+            cntlid,
+            all,
+        };
+        let server = self.control.to_change()?;
+        let ended = requests::disconnect(&server, &self.controller, &wanted)?;
+        let noun = if ended.len() == 1 { "host" } else { "hosts" };
+        let (count, name) = (ended.len(), &self.controller);
+        terminal::print(&format!(
+            "disconnected {count} {noun} of controller {name}\n"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cntlid;
+
+    #[test]
+    fn identifiers_are_decimal_or_hexadecimal() {
+        assert_eq!(cntlid("256").unwrap(), 0x100);
+        assert_eq!(cntlid("0xffef").unwrap(), 0xffef);
+        for wrong in ["", "0x", "x100", "-1", "65536", "0x10000"] {
+            assert!(cntlid(wrong).is_err(), "{wrong}");
+        }
+    }
+}
