@@ -24,6 +24,7 @@ use super::message::{
 use super::run::Reactor;
 use super::tenants::TenantNews;
 use crate::maps::{Taken, Wanted};
+use crate::network::NetworkCounts;
 use crate::snapshots::Ask;
 
 /// A running reactor.
@@ -192,6 +193,11 @@ impl ReactorHandle {
     /// The counters of every controller on this reactor.
     pub fn counts(&self) -> anyhow::Result<Vec<(ControllerSlot, Counted)>> {
         self.ask(Message::Counts)
+    }
+
+    /// What the hosts over NVMe/TCP of each controller with a TCP address have done.
+    pub fn network_counts(&self) -> anyhow::Result<Vec<(ControllerSlot, NetworkCounts)>> {
+        self.ask(Message::NetworkCounts)
     }
 
     /// The requested state of media; `None` for a medium that is no longer open here.

@@ -5,7 +5,8 @@
 //! its state of each controller, `subsystems` of each subsystem. `poller` waits for events,
 //! [`snapshots`] captures the state of timing models, [`maps`] that of media, and `reports` passes
 //! reports of drives on. [`custody`] has the locks of media that move. [`inspect`] inspects queues
-//! on any reactor. [`presence`] shows whether a host is attached. [`memory_care`] and [`nodes`]
+//! on any reactor. [`presence`] shows whether a host is attached,
+//! and [`network`] what hosts over TCP have done. [`memory_care`] and [`nodes`]
 //! look after the memory that reactors copy.
 //!
 //! Files, HTTP and the plan of a configuration are the server's: this crate gets what is open, with
@@ -22,6 +23,7 @@ mod looks;
 pub mod maps;
 pub mod memory_care;
 pub mod message;
+pub mod network;
 pub mod nodes;
 mod poller;
 pub mod presence;

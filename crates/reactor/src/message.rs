@@ -21,6 +21,7 @@ use transport::vfio_user::{Custody, Entrance};
 
 use super::lines::Vectors;
 use super::looks::LookAsked;
+use super::network::NetworkCounts;
 use super::presence::Presence;
 use super::tenants::TenantNews;
 use crate::snapshots::Asked;
@@ -105,6 +106,8 @@ pub(crate) enum Message {
     Look(LookAsked),
     /// Report the counters of all controllers.
     Counts(Answer<Vec<(ControllerSlot, Counted)>>),
+    /// Report what the hosts over NVMe/TCP of each target have done.
+    NetworkCounts(Answer<Vec<(ControllerSlot, NetworkCounts)>>),
     /// Start or stop tracing the commands of a controller.
     Trace(ControllerSlot, Option<TraceSpec>, Option<Answer<()>>),
     /// Apply the live keys of a controller's configuration.

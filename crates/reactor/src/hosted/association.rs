@@ -6,7 +6,7 @@ use std::sync::Arc;
 use controller::Controller;
 use engine::ControllerSlot;
 use port::time::Time;
-use transport::nvme_tcp::{Arrival, Association, End, Farewell, Refusal};
+use transport::nvme_tcp::{Arrival, Association, Counters, End, Farewell, Refusal};
 
 use super::target::Target;
 use crate::poller::{Poller, Source};
@@ -29,6 +29,8 @@ pub(crate) struct Attached {
     association: Option<Box<Association>>,
     /// Its connections, after the end.
     leaving: Vec<Farewell>,
+    /// What it has done, and the name of its end, after the end.
+    done: Option<(Counters, &'static str)>,
     /// Version of the association's connections that the poller has.
     watched: u64,
     /// When it did something last.
@@ -68,6 +70,7 @@ impl Attached {
             presence,
             association: Some(Box::new(association)),
             leaving: Vec::new(),
+            done: None,
             watched: u64::MAX,
             worked: now,
             has_more: true,
@@ -186,6 +189,7 @@ impl Attached {
             controller.function_reset();
             self.due = None;
             self.presence.leave_association(&self.name, self.cntlid);
+            self.done = Some((association.counters(), end.name()));
             self.leaving = association.end(end, now);
         }
     }
@@ -193,6 +197,16 @@ impl Attached {
     /// Connections that are to close, which the entrance looks after.
     pub(crate) fn take_leaving(&mut self) -> Vec<Farewell> {
         std::mem::take(&mut self.leaving)
+    }
+
+    /// What it has done, and the name of its end, once after the end.
+    pub(crate) fn take_done(&mut self) -> Option<(Counters, &'static str)> {
+        self.done.take()
+    }
+
+    /// What it has done, before the end.
+    pub(crate) fn counters(&self) -> Option<Counters> {
+        self.association.as_ref().map(|it| it.counters())
     }
 
     /// Whether it has ended. Its controller is to be removed when no command is in flight.

@@ -22,10 +22,11 @@ use engine::{ControllerSlot, SubsystemSlot};
 use nvme_spec::fabrics::CNTLID_MAX;
 use port::time::Time;
 use transport::nvme_tcp::{
-    Arrival, DiscoveryLog, DiscoverySession, Farewell, Newcomer, Progress, TargetConfig,
+    Arrival, DiscoveryLog, DiscoverySession, Farewell, Newcomer, Progress, Refusal, TargetConfig,
 };
 
 use crate::message::{Answer, Listening};
+use crate::network::NetworkCounts;
 use crate::poller::{Poller, Source, source_of};
 use crate::presence::Presence;
 
@@ -113,6 +114,8 @@ pub(crate) struct Target {
     discovered: u16,
     /// The controllers of the hosts.
     associations: Vec<ControllerSlot>,
+    /// Of associations that have ended, and of connections that became none.
+    counts: NetworkCounts,
     presence: Arc<Presence>,
     is_watched: bool,
     /// Time of the next accept, after a failure.
@@ -153,6 +156,7 @@ impl Target {
             arrivals: VecDeque::new(),
             discovered: 0,
             associations: Vec::new(),
+            counts: NetworkCounts::default(),
             presence,
             is_watched: false,
             accepts_at: None,
@@ -242,7 +246,9 @@ impl Target {
         if self.callers.len() >= MAX_CONNECTIONS {
             let first = self.callers.iter().min_by_key(|(_, caller)| caller.rank());
             if let Some(number) = first.map(|(number, _)| *number) {
-                self.callers.remove(&number);
+                if let Some(Caller::New(..)) = self.callers.remove(&number) {
+                    self.counts.refuse("displaced");
+                }
             }
         }
         let number = self.called;
@@ -263,14 +269,19 @@ impl Target {
             return false;
         };
         let blocked = caller.wants_write();
+        let mut is_arrival = false;
         let is_over = match caller {
             Caller::New(newcomer, from) => match newcomer.poll(now) {
                 Progress::Waits => false,
                 Progress::Ended(end) => {
                     tracing::debug!(controller = self.name, %from, "a connection ended: {end}");
+                    self.counts.refuse(end.name());
                     true
                 }
-                Progress::Connects => true,
+                Progress::Connects => {
+                    is_arrival = true;
+                    true
+                }
             },
             Caller::Leaving(farewell) => farewell.poll(now),
             Caller::Discovery(session) => match session.poll(now) {
@@ -286,7 +297,15 @@ impl Target {
             return false;
         }
         match self.callers.remove(&number) {
-            Some(Caller::New(newcomer, from)) => self.arrive(newcomer, from, now),
+            Some(Caller::New(newcomer, from)) => match newcomer.arrive(now) {
+                Ok(arrival) => self.arrivals.push_back((arrival, from)),
+                Err(farewell) => {
+                    if is_arrival {
+                        self.counts.refuse(Refusal::Command(0).name());
+                    }
+                    self.see_off(farewell, now);
+                }
+            },
             Some(Caller::Discovery(session)) => self.see_off(session.leave(now), now),
             Some(Caller::Leaving(_)) | None => {}
         }
@@ -305,14 +324,6 @@ impl Target {
                 .set(caller, Source::Controller(number), wants_write)
         {
             tracing::debug!(controller = self.name, "cannot watch a connection: {error}");
-        }
-    }
-
-    /// What a connection has come to that waits no more: an arrival, or its end.
-    fn arrive(&mut self, newcomer: Newcomer, from: SocketAddr, now: Time) {
-        match newcomer.arrive(now) {
-            Ok(arrival) => self.arrivals.push_back((arrival, from)),
-            Err(farewell) => self.see_off(farewell, now),
         }
     }
 
@@ -395,8 +406,18 @@ impl Target {
         &self.associations
     }
 
+    /// What ended associations and refused connections have counted.
+    pub(crate) fn counts(&self) -> &NetworkCounts {
+        &self.counts
+    }
+
+    pub(crate) fn counts_mut(&mut self) -> &mut NetworkCounts {
+        &mut self.counts
+    }
+
     /// A host has come.
     pub(crate) fn associated(&mut self, slot: ControllerSlot) {
+        self.counts.hosts += 1;
         self.associations.push(slot);
         self.logged = false;
     }

@@ -549,6 +549,7 @@ impl Reactor {
             }
             Message::Look(asked) => self.looks.begin(asked),
             Message::Counts(answer) => reply(&answer, self.counts()),
+            Message::NetworkCounts(answer) => reply(&answer, self.network_counts()),
             Message::Trace(slot, trace, answer) => self.trace(slot, trace, answer.as_ref()),
             Message::Configure(slot, keys, answer) => {
                 self.watch(slot, |watching| configure(watching, &keys));

@@ -14,8 +14,16 @@ use super::Reactor;
 use crate::hosted::association::Attached;
 use crate::hosted::target::Target;
 use crate::hosted::{Front, Hosted};
+use crate::network::NetworkCounts;
 use crate::presence::HostView;
 use crate::tenants::TenantNews;
+
+/// A connection that is refused, and the name of the reason.
+type Refused = (Farewell, &'static str);
+
+fn refuse(arrival: Arrival, why: Refusal, now: Time) -> Refused {
+    (arrival.refuse(why, now), why.name())
+}
 
 impl Reactor {
     /// Does what connections of a target have asked for with Connect.
@@ -31,7 +39,10 @@ impl Reactor {
             } else {
                 self.join(index, arrival, now)
             };
-            if let Some(farewell) = refused {
+            if let Some((farewell, name)) = refused {
+                if let Some(target) = self.target_mut(index) {
+                    target.counts_mut().refuse(name);
+                }
                 self.see_off(index, farewell);
             }
         }
@@ -70,6 +81,11 @@ impl Reactor {
             return;
         };
         let (target, leaving) = (attached.target(), attached.take_leaving());
+        if let Some((done, end)) = attached.take_done()
+            && let Some(target) = self.target_mut(target.0)
+        {
+            target.counts_mut().end(&done, end);
+        }
         for farewell in leaving {
             self.see_off(target.0, farewell);
         }
@@ -87,17 +103,17 @@ impl Reactor {
         arrival: Arrival,
         from: SocketAddr,
         now: Time,
-    ) -> Option<Farewell> {
+    ) -> Option<Refused> {
         let target = self.target_mut(index)?;
         if !target.has_room() {
-            return Some(arrival.refuse(Refusal::Busy, now));
+            return Some(refuse(arrival, Refusal::Busy, now));
         }
         let made = self.make_controller(index);
         let slot = match made {
             Ok(slot) => slot,
             Err(error) => {
                 tracing::error!("a host over NVMe/TCP gets no controller: {error:#}");
-                return Some(arrival.refuse(Refusal::Busy, now));
+                return Some(refuse(arrival, Refusal::Busy, now));
             }
         };
         let controller = self.engine.controller_mut(slot)?;
@@ -165,7 +181,7 @@ impl Reactor {
     }
 
     /// A connection for an I/O queue of a host that has a controller.
-    fn join(&mut self, index: usize, arrival: Arrival, now: Time) -> Option<Farewell> {
+    fn join(&mut self, index: usize, arrival: Arrival, now: Time) -> Option<Refused> {
         let slots = self.target_mut(index)?.associations().to_vec();
         let engine = &mut self.engine;
         let is_meant = |slot: &ControllerSlot| {
@@ -177,7 +193,7 @@ impl Reactor {
         let attached = hosted.and_then(Hosted::association_mut);
         let controller = found.and_then(|slot| self.engine.controller_mut(slot));
         let (Some(slot), Some(attached), Some(controller)) = (found, attached, controller) else {
-            return Some(arrival.refuse(Refusal::Controller, now));
+            return Some(refuse(arrival, Refusal::Controller, now));
         };
         let refused = attached.join(arrival, controller, now);
         self.poll_hosted(slot.0, now, Hosted::poll);
@@ -238,6 +254,26 @@ impl Reactor {
             }
         }
         ended
+    }
+
+    /// What the hosts of each target have done.
+    pub(super) fn network_counts(&mut self) -> Vec<(ControllerSlot, NetworkCounts)> {
+        let mut all = Vec::new();
+        for index in 0..self.hosted.len() {
+            let Some(target) = self.target_mut(index) else {
+                continue;
+            };
+            let mut counts = target.counts().clone();
+            for slot in target.associations().to_vec() {
+                let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
+                let attached = hosted.and_then(Hosted::association_mut);
+                if let Some(done) = attached.and_then(|attached| attached.counters()) {
+                    counts.all.add(&done);
+                }
+            }
+            all.push((ControllerSlot(index), counts));
+        }
+        all
     }
 
     /// The controller of a host that has left is gone.

@@ -1,9 +1,12 @@
 //! The list of metrics, from which `/metrics` and the book's page are generated.
 
+use std::collections::BTreeMap;
+
 use Kind::{Counter, Gauge, Histogram};
 use Unit::{Bytes, None as Count, Seconds};
 use api::{NamespaceStatus, ReactorStatus, TenantStatus};
 use controller::flight::Operation;
+use reactor::network::NetworkCounts;
 
 use super::media::MEDIA;
 use super::metric::{Metric, Value, by, labelled, one};
@@ -66,6 +69,18 @@ const REACTORS: &[Metric<ReactorStatus>] = &[
     },
 ];
 
+/// Values of a controller with a TCP address; none of another one.
+fn network(c: &ControllerCounts, values: fn(&NetworkCounts) -> Vec<Value>) -> Vec<Value> {
+    c.network.as_ref().map_or(Vec::new(), values)
+}
+
+fn by_reason(counts: &BTreeMap<&'static str, u64>) -> Vec<Value> {
+    let counts = counts.iter();
+    counts
+        .map(|(reason, count)| labelled("reason", *reason, *count))
+        .collect()
+}
+
 const CONTROLLERS: &[Metric<ControllerCounts>] = &[
     Metric {
         name: "nvmirage_controller_host_attached",
@@ -82,6 +97,76 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         values: |c| {
             let over_tcp = c.status.hosts.len() as u64;
             one(over_tcp.max(u64::from(c.status.attached)))
+        },
+    },
+    Metric {
+        name: "nvmirage_tcp_hosts_connected",
+        kind: Counter,
+        unit: Count,
+        help: "Hosts over NVMe/TCP that have connected.",
+        values: |c| network(c, |n| one(n.hosts)),
+    },
+    Metric {
+        name: "nvmirage_tcp_hosts_ended",
+        kind: Counter,
+        unit: Count,
+        help: "Hosts over NVMe/TCP that have left, by the reason.",
+        values: |c| network(c, |n| by_reason(&n.ended)),
+    },
+    Metric {
+        name: "nvmirage_tcp_queues_ended",
+        kind: Counter,
+        unit: Count,
+        help: "I/O queues over NVMe/TCP that ended before their host, by the reason.",
+        values: |c| network(c, |n| by_reason(&n.all.ended)),
+    },
+    Metric {
+        name: "nvmirage_tcp_connections_refused",
+        kind: Counter,
+        unit: Count,
+        help: "TCP connections that became no queue, by the reason.",
+        values: |c| network(c, |n| by_reason(&n.refused)),
+    },
+    Metric {
+        name: "nvmirage_tcp_commands",
+        kind: Counter,
+        unit: Count,
+        help: "Commands that arrived over NVMe/TCP, admin commands included.",
+        values: |c| network(c, |n| one(n.all.commands)),
+    },
+    Metric {
+        name: "nvmirage_tcp_commands_refused",
+        kind: Counter,
+        unit: Count,
+        help: "Commands over NVMe/TCP that ended with an error before they reached the controller.",
+        values: |c| network(c, |n| one(n.all.refused)),
+    },
+    Metric {
+        name: "nvmirage_tcp_commands_waited",
+        kind: Counter,
+        unit: Count,
+        help: "Commands over NVMe/TCP that waited for memory for their data (`memory` of `tcp`).",
+        values: |c| network(c, |n| one(n.all.waited)),
+    },
+    Metric {
+        name: "nvmirage_tcp_digest_errors",
+        kind: Counter,
+        unit: Count,
+        help: "Data over NVMe/TCP that arrived with a wrong digest.",
+        values: |c| network(c, |n| one(n.all.digest_errors)),
+    },
+    Metric {
+        name: "nvmirage_tcp_data_bytes",
+        kind: Counter,
+        unit: Bytes,
+        help: "Bytes over TCP connections of hosts, by direction.",
+        values: |c| {
+            network(c, |n| {
+                by(
+                    "direction",
+                    &[("received", n.all.received), ("sent", n.all.sent)],
+                )
+            })
         },
     },
     Metric {

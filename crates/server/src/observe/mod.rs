@@ -25,6 +25,7 @@ pub(crate) use latency::report as latency_report;
 use machine::clock::Clock;
 use port::time::Time;
 pub(crate) use queues::report as queues_report;
+use reactor::network::NetworkCounts;
 pub(crate) use text::Format;
 
 /// The time on the reactors' clock, and on the system clock in milliseconds since 1970.
@@ -64,6 +65,8 @@ pub(crate) struct Snapshot {
 pub(crate) struct ControllerCounts {
     pub(crate) status: ControllerStatus,
     pub(crate) counted: Counted,
+    /// Of its hosts over NVMe/TCP, if it has a TCP address.
+    pub(crate) network: Option<NetworkCounts>,
 }
 
 /// All metrics, in a scraper's format.

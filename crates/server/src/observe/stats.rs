@@ -6,7 +6,9 @@ use super::{ControllerCounts, Snapshot, latency};
 
 impl From<ControllerCounts> for ControllerStats {
     fn from(counts: ControllerCounts) -> Self {
-        let ControllerCounts { status, counted } = counts;
+        let ControllerCounts {
+            status, counted, ..
+        } = counts;
         let reactor = |cqid: u16| {
             let mut places = status.placement.iter();
             let place = places.find(|place| place.queue == cqid);

@@ -1,5 +1,7 @@
 //! Status of all objects, for the control API.
 
+use std::collections::BTreeMap;
+
 use api::config::{self, Config, MediumKind};
 use api::{
     AssociationStatus, ControllerStatus, DriveStatus, FileStatus, HostProcess, HostStatus,
@@ -9,6 +11,7 @@ use api::{
 use media::{Trouble, Troubles};
 use reactor::handle::ReactorHandle;
 use reactor::message::View;
+use reactor::network::NetworkCounts;
 use reactor::presence::Presence;
 use subsystem::Allocated;
 
@@ -124,6 +127,7 @@ impl State {
             ..
         } = self.inventory()?;
         self.look_at_media(&mut media)?;
+        let mut networks = self.network_counts()?;
         let mut counts = Vec::new();
         for (at, reactor) in self.reactors.iter().enumerate() {
             counts.extend(reactor.counts()?.into_iter().map(|(slot, c)| (at, slot, c)));
@@ -136,6 +140,7 @@ impl State {
         };
         let controllers = controllers.into_iter().map(|status| ControllerCounts {
             counted: counted(&status.config.name).unwrap_or_default(),
+            network: networks.remove(&status.config.name),
             status,
         });
         let (time, day) = now();
@@ -149,6 +154,26 @@ impl State {
             namespaces,
             tenants,
         })
+    }
+
+    /// What the hosts over NVMe/TCP have done, by controller.
+    fn network_counts(&self) -> anyhow::Result<BTreeMap<String, NetworkCounts>> {
+        let mut all = BTreeMap::new();
+        for (at, reactor) in self.reactors.iter().enumerate() {
+            let here = || {
+                let served = self.controllers.iter();
+                served.filter(|served| served.reactor == at && served.listed.is_some())
+            };
+            if here().next().is_none() {
+                continue;
+            }
+            for (slot, counts) in reactor.network_counts()? {
+                if let Some(served) = here().find(|served| served.slot == slot) {
+                    all.insert(served.name.clone(), counts);
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// Every subsystem, with its current state from its reactor.

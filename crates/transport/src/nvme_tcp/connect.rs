@@ -47,6 +47,18 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// A short name, for counters.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Command(_) | Self::Data(_) => "parameters",
+            Self::Controller => "controller",
+            Self::Host => "host",
+            Self::Busy => "busy",
+            Self::Other(_) => "other",
+        }
+    }
+
     /// Status, Dword 0, and whether the host is not to try again.
     pub(super) fn answer(self) -> (Status, u32, bool) {
         let parameter = |ipo, iattr| {

@@ -20,3 +20,27 @@ pub struct Counters {
     /// Connections of queues that ended, by the name of their end.
     pub ended: BTreeMap<&'static str, u64>,
 }
+
+impl Counters {
+    /// Adds those of another association.
+    pub fn add(&mut self, other: &Self) {
+        let Self {
+            received,
+            sent,
+            commands,
+            refused,
+            digest_errors,
+            waited,
+            ended,
+        } = other;
+        self.received += received;
+        self.sent += sent;
+        self.commands += commands;
+        self.refused += refused;
+        self.digest_errors += digest_errors;
+        self.waited += waited;
+        for (name, count) in ended {
+            *self.ended.entry(name).or_default() += count;
+        }
+    }
+}
