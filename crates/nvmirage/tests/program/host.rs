@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use driver::bus::Bus as _;
+use driver::bus::Bus;
+use driver::bus::place::AnyBus;
 use driver::bus::vfio_user::VfioUser;
 use driver::{Device, DriverError, Options};
 use nvme_spec::features::{FeatureId, Select};
@@ -14,23 +15,35 @@ use nvme_spec::{Sqe, Status};
 
 use crate::world::{BOUND, World};
 
-pub(crate) struct Host(Device<VfioUser>);
+pub(crate) struct Host<B: Bus = VfioUser>(Device<B>);
 
 impl Host {
     /// Attaches to a controller at that socket, enables it, and asks it for an event when its
     /// namespaces change.
     pub(crate) fn attach(world: &World, socket: &str) -> Self {
         let path: PathBuf = world.path(socket);
-        let mut device = Device::connect(path, &Options::default()).unwrap();
-        device.enable().unwrap();
-        let mut host = Host(device);
+        Host(Device::connect(path, &Options::default()).unwrap()).enabled()
+    }
+}
+
+impl Host<AnyBus> {
+    /// The same, at any address; the error where no controller can be had.
+    pub(crate) fn at(target: &str) -> Result<Self, DriverError> {
+        let device = Device::at(&target.parse().unwrap(), &Options::default())?;
+        Ok(Host(device).enabled())
+    }
+}
+
+impl<B: Bus> Host<B> {
+    fn enabled(mut self) -> Self {
+        self.0.enable().unwrap();
         // Namespace Attribute Notices (Base 2.1, 5.1.25.1.8)
         let config = FeatureId::ASYNCHRONOUS_EVENT_CONFIGURATION;
-        host.0.set_feature(config, 0, 1 << 8).unwrap();
-        host
+        self.0.set_feature(config, 0, 1 << 8).unwrap();
+        self
     }
 
-    pub(crate) fn device(&mut self) -> &mut Device<VfioUser> {
+    pub(crate) fn device(&mut self) -> &mut Device<B> {
         &mut self.0
     }
 
@@ -228,13 +241,20 @@ impl Host {
         let buffer = self.0.alloc(4096).unwrap();
         let bytes: Vec<u8> = keys.iter().flat_map(|key| key.to_le_bytes()).collect();
         buffer.write_from(0, &bytes);
-        let sqe = Sqe {
+        let mut sqe = Sqe {
             opcode: opcode.0,
             nsid: 1,
-            prp1: queue.iova(&buffer).0,
             cdw10: dword,
             ..Sqe::default()
         };
+        // Release has the current key only.
+        let len = if opcode == NvmOpcode::RESERVATION_RELEASE {
+            8
+        } else {
+            16
+        };
+        let cid = queue.next_cid().unwrap();
+        queue.pointer(cid, &buffer, 0, len).unwrap().put(&mut sqe);
         let status = match queue.run("a reservation command", sqe) {
             Ok(_) => Status::SUCCESSFUL_COMPLETION,
             Err(DriverError::Status { status, .. }) => status,
