@@ -19,6 +19,7 @@ mod memory_map;
 mod migrate;
 mod models;
 mod observe;
+mod network;
 mod operators;
 mod partitions;
 mod physical;
@@ -66,6 +67,7 @@ const ALL: &[&[Mutation]] = &[
     load::MUTATIONS,
     models::MUTATIONS,
     observe::MUTATIONS,
+    network::MUTATIONS,
     operators::MUTATIONS,
     partitions::MUTATIONS,
     physical::MUTATIONS,
