@@ -6,7 +6,7 @@ use std::sync::Arc;
 use controller::Controller;
 use engine::ControllerSlot;
 use port::time::Time;
-use transport::nvme_tcp::{Arrival, Association, Counters, End, Farewell, Refusal};
+use transport::nvme_tcp::{Arrival, Association, Counters, End, Farewell};
 
 use super::target::Target;
 use crate::poller::{Poller, Source};
@@ -168,19 +168,17 @@ impl Attached {
         drained
     }
 
-    /// Adds a connection for an I/O queue; what is to be said to one that comes after the end.
-    pub(crate) fn join(
-        &mut self,
-        arrival: Arrival,
-        controller: &mut Controller,
-        now: Time,
-    ) -> Option<Farewell> {
-        let Some(association) = &mut self.association else {
-            return Some(arrival.refuse(Refusal::Controller, now));
-        };
-        association.join(arrival, controller, now);
-        (self.worked, self.has_more) = (now, true);
-        None
+    /// Whether it has this controller, and has not ended.
+    pub(crate) fn serves(&self, cntlid: u16) -> bool {
+        self.cntlid == cntlid && self.association.is_some()
+    }
+
+    /// Adds a connection for an I/O queue, which may be refused. It has not ended.
+    pub(crate) fn join(&mut self, arrival: Arrival, controller: &mut Controller, now: Time) {
+        if let Some(association) = &mut self.association {
+            association.join(arrival, controller, now);
+            (self.worked, self.has_more) = (now, true);
+        }
     }
 
     /// Resets the controller and closes the connections, which may have a last answer to send.

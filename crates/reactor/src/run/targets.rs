@@ -183,10 +183,10 @@ impl Reactor {
     /// A connection for an I/O queue of a host that has a controller.
     fn join(&mut self, index: usize, arrival: Arrival, now: Time) -> Option<Refused> {
         let slots = self.target_mut(index)?.associations().to_vec();
-        let engine = &mut self.engine;
         let is_meant = |slot: &ControllerSlot| {
-            let controller = engine.controller_mut(*slot);
-            controller.is_some_and(|controller| controller.id().0 == arrival.cntlid())
+            let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
+            let attached = hosted.and_then(Hosted::association_mut);
+            attached.is_some_and(|attached| attached.serves(arrival.cntlid()))
         };
         let found = slots.into_iter().find(is_meant);
         let hosted = found.and_then(|slot| self.hosted[slot.0].as_mut());
@@ -195,9 +195,9 @@ impl Reactor {
         let (Some(slot), Some(attached), Some(controller)) = (found, attached, controller) else {
             return Some(refuse(arrival, Refusal::Controller, now));
         };
-        let refused = attached.join(arrival, controller, now);
+        attached.join(arrival, controller, now);
         self.poll_hosted(slot.0, now, Hosted::poll);
-        refused
+        None
     }
 
     /// Serves the hosts over NVMe/TCP: what their controllers have completed is sent, and the

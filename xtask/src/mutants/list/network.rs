@@ -9,9 +9,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/reactor/src/hosted/target.rs",
         from: "        if farewell.poll(now) {\n            return;\n        }\n",
         to: "",
-        test: program(
-            "network::crowds::one_host_too_many_is_refused_until_another_has_left",
-        ),
+        test: program("network::crowds::one_host_too_many_is_refused_until_another_has_left"),
     },
     Mutation {
         name: "network-hosts",
@@ -19,9 +17,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/reactor/src/hosted/target.rs",
         from: "self.removal.is_none() && self.associations.len() < self.hosts",
         to: "self.removal.is_none() && self.associations.len() <= self.hosts",
-        test: program(
-            "network::crowds::one_host_too_many_is_refused_until_another_has_left",
-        ),
+        test: program("network::crowds::one_host_too_many_is_refused_until_another_has_left"),
     },
     Mutation {
         name: "network-newcomers",
