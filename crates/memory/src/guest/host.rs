@@ -383,16 +383,6 @@ impl Buffer {
         self.fill(0);
     }
 
-    /// Gives its whole pages back to the system: their bytes read as zeros from then on. An error
-    /// of the system leaves them as they are.
-    pub fn discard(&self) {
-        let start = self.offset.next_multiple_of(PAGE as usize);
-        let end = (self.offset + self.len) / PAGE as usize * PAGE as usize;
-        if start < end {
-            let _ = self.memory.map.remove(start, end - start);
-        }
-    }
-
     /// Brings a cache line near. `at` past the end does nothing.
     #[inline]
     pub fn prefetch(&self, at: usize) {
@@ -575,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reserved_buffer_keeps_its_bytes_until_they_are_discarded() {
+    fn a_reserved_buffer_keeps_its_bytes() {
         let memory = HostMemory::new(4 * 4096).unwrap();
         memory.write(4000, &[7; 9000]);
         let buffer = memory.reserve(3 * 4096 - 100, 4096).unwrap();
@@ -588,8 +578,8 @@ mod tests {
             (byte(4095), byte(4096), byte(8192), byte(12999)),
             (7, 7, 7, 7)
         );
-        buffer.discard();
-        assert_eq!((byte(4095), byte(8192)), (0, 7), "whole pages of its own");
+        drop(buffer);
+        assert_eq!((byte(4096), byte(12999)), (7, 7));
         memory.clear(8192, 10);
         assert_eq!((byte(8201), byte(8202)), (0, 7));
     }

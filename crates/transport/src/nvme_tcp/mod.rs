@@ -17,7 +17,9 @@
 //!   status, a fault of the framing ends its connection.
 //! - Memory is bounded: a newcomer has [`NEWCOMER_INPUT`] bytes; an association has one input of
 //!   [`INPUT`] bytes for each queue, its rings, a small slot for each entry of a queue, and at most
-//!   [`TargetConfig::slots`] bytes of large slots. Pages are used when data first come there.
+//!   [`TargetConfig::slots`] bytes of large slots. A page is used when data first come there, or
+//!   when a medium registers the memory, which takes all at once; it stays until the association
+//!   ends, as no medium sees a page replaced that it has registered or pinned.
 //! - A large slot is never waited for by a command that has one, so waiting ends.
 //!
 //! [`DiscoverySession`] is a connection to the discovery controller, which has no namespaces and is

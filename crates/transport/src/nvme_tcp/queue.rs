@@ -662,7 +662,7 @@ impl Queue {
         }
         let remains = Remains {
             rings: self.rings,
-            region: self.region,
+            _region: self.region,
             held,
         };
         (self.connection, remains)

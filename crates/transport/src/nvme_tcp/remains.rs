@@ -10,8 +10,8 @@ use super::slots::Slots;
 #[derive(Debug)]
 pub(super) struct Remains {
     pub(super) rings: Rings,
-    /// Its small slots.
-    pub(super) region: Buffer,
+    /// Its small slots, kept from other queues.
+    pub(super) _region: Buffer,
     /// Large slots of commands that the controller has.
     pub(super) held: Vec<u16>,
 }
@@ -27,10 +27,9 @@ impl Remains {
         worked
     }
 
-    /// The controller does not know the queue any more.
+    /// The controller does not know the queue any more. Its memory is another queue's then. Its
+    /// pages stay: a medium that has registered or pinned them would not see others in their place.
     pub(super) fn end(self, slots: &mut Slots) {
         self.held.into_iter().for_each(|slot| slots.give_back(slot));
-        self.rings.discard();
-        self.region.discard();
     }
 }

@@ -79,12 +79,6 @@ impl Rings {
         self.rung = (0, 0);
     }
 
-    /// Their pages are the system's again.
-    pub(super) fn discard(&self) {
-        self.sq.buffer().discard();
-        self.cq.buffer().discard();
-    }
-
     /// Commands that can be stored now.
     pub(super) fn room(&self) -> u32 {
         self.entries - 1 - distance(self.head, self.tail, self.entries)
