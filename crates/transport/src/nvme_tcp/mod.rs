@@ -41,6 +41,7 @@ mod properties;
 mod queue;
 mod remains;
 mod rings;
+mod sizes;
 mod slots;
 mod steps;
 

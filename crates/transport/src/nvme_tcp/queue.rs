@@ -21,13 +21,14 @@ use port::namespace::NamespaceTable;
 use port::time::Time;
 
 use super::commands::{Commands, Place, State};
-use super::connect::{ADMIN_DEPTH, Connect, Refusal};
+use super::connect::{Connect, Refusal};
 use super::connection::{ADMIN_IN_CAPSULE, Connection, End, Pdu};
 use super::counters::Counters;
 use super::judge::{Limits, judge};
 use super::newcomer::{Farewell, refuse};
 use super::remains::Remains;
-use super::rings::{PAGE, Rings, rings_len};
+use super::rings::{PAGE, Rings};
+use super::sizes::{most, ring_entries, small_len, stride};
 use super::slots::{Slots, Waiter};
 use super::{Success, TargetConfig, entry};
 
@@ -43,10 +44,6 @@ const SENDING: usize = 48;
 /// Identifier of the association's own commands in its admin queue. Hosts do not use it (Base 2.1,
 /// 4.2.1).
 pub(super) const OWN_CID: u16 = 0xffff;
-/// Entries of an admin queue's rings beyond those of its host: one for a command of the
-/// association's own, and one that is always empty.
-const OWN_ENTRIES: u32 = 2;
-
 /// What the queues of an association share.
 pub(super) struct Shared<'a> {
     pub(super) slots: &'a mut Slots,
@@ -94,48 +91,6 @@ pub(super) struct Queue {
     awaited: u32,
     /// The answer of Connect.
     cid: u16,
-}
-
-/// Entries of a queue's rings.
-fn ring_entries(qid: u16, entries: u16, config: &TargetConfig) -> u32 {
-    let entries = u32::from(entries);
-    if qid == 0 {
-        entries + OWN_ENTRIES
-    } else {
-        (entries + 1).min(config.queue_depth.into())
-    }
-}
-
-/// Bytes of a small slot: whole pages.
-fn small_len(qid: u16, config: &TargetConfig) -> u32 {
-    let in_capsule = if qid == 0 {
-        ADMIN_IN_CAPSULE
-    } else {
-        config.in_capsule
-    };
-    in_capsule.max(1).next_multiple_of(PAGE as u32)
-}
-
-/// Bytes from a small slot to the next one.
-fn stride(qid: u16, config: &TargetConfig) -> usize {
-    let list = if qid == 0 { PAGE } else { 0 };
-    small_len(qid, config) as usize + list
-}
-
-/// Entries of a queue at most.
-fn most(qid: u16, config: &TargetConfig) -> u16 {
-    if qid == 0 {
-        ADMIN_DEPTH
-    } else {
-        config.queue_depth
-    }
-}
-
-/// Bytes of private memory of a queue, which do not depend on its entries.
-pub(super) fn memory_len(qid: u16, config: &TargetConfig) -> usize {
-    let most = most(qid, config);
-    let rings = rings_len(ring_entries(qid, most, config));
-    rings + usize::from(most) * stride(qid, config)
 }
 
 impl Queue {

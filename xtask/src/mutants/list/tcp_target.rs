@@ -27,7 +27,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-host-id",
         guard: "an I/O queue is of the host that has the admin queue",
-        file: "crates/transport/src/nvme_tcp/association.rs",
+        file: "crates/transport/src/nvme_tcp/association/mod.rs",
         from: "        if arrival.host().id != self.host.id {",
         to: "        if arrival.host().id == [0; 16] {",
         test: host("nvme_tcp::connect::an_io_queue_is_of_the_same_host_and_after_enable"),
@@ -35,7 +35,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-host-nqn",
         guard: "an I/O queue is of the host that has the admin queue, by name, too",
-        file: "crates/transport/src/nvme_tcp/association.rs",
+        file: "crates/transport/src/nvme_tcp/association/mod.rs",
         from: "        if arrival.host().nqn != self.host.nqn {",
         to: "        if arrival.host().nqn.is_empty() {",
         test: host("nvme_tcp::connect::an_io_queue_is_of_the_same_host_and_after_enable"),
@@ -43,7 +43,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-reuse",
         guard: "a queue identifier that is about to be free is waited for",
-        file: "crates/transport/src/nvme_tcp/association.rs",
+        file: "crates/transport/src/nvme_tcp/association/mod.rs",
         from: "self.waiting.push((arrival, now + REUSE_NS));",
         to: "self.waiting.push((arrival, now));",
         test: host("nvme_tcp::connect::an_identifier_in_use_is_waited_for_and_then_refused"),
@@ -51,7 +51,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-reset",
         guard: "a reset of the controller ends its I/O queues",
-        file: "crates/transport/src/nvme_tcp/association.rs",
+        file: "crates/transport/src/nvme_tcp/association/mod.rs",
         from: "        if self.enabled && !cc.en() {",
         to: "        if self.enabled && !cc.en() && csts.cfs() {",
         test: host("nvme_tcp::life::a_reset_ends_the_io_queues_and_a_new_life_begins"),
@@ -59,7 +59,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-keep-alive",
         guard: "a silent host of a controller that has failed loses its association",
-        file: "crates/transport/src/nvme_tcp/association.rs",
+        file: "crates/transport/src/nvme_tcp/association/mod.rs",
         from: "        if self.failed && silent >=",
         to: "        if self.failed && silent / 1_000 >=",
         test: host("nvme_tcp::life::a_host_that_falls_silent_loses_its_association"),

@@ -10,6 +10,8 @@
 //! A reset of the controller ends all I/O queues at once; their memory is free when RDY is 0. The
 //! association ends with its admin connection, with the keep alive timer, or by its caller.
 
+mod making;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -18,19 +20,20 @@ use controller::Controller;
 use memory::{Access, ClientMappings, DmaMap, HostMemory, Iova};
 use nvme_spec::fabrics::{ConnectDw0, FabricsType};
 use nvme_spec::registers::{ACQ, AQA, ASQ, Aqa, CC, Cc, ShutdownStatus};
-use nvme_spec::{Cqe, Sqe, Status};
+use nvme_spec::{Sqe, Status};
 use port::time::Time;
 
-use super::connect::{HOSTID_OFFSET, HOSTNQN_OFFSET, Host, QID_OFFSET, Refusal, SQSIZE_OFFSET};
-use super::connection::{Connection, End};
-use super::counters::Counters;
-use super::newcomer::{Arrival, Farewell};
-use super::queue::{Queue, Shared, memory_len};
-use super::remains::Remains;
-use super::rings::{BASE, PAGE};
-use super::slots::Slots;
-use super::steps::{Step, command};
-use super::{TargetConfig, properties};
+use crate::nvme_tcp::connect::{HOSTID_OFFSET, HOSTNQN_OFFSET, Host, QID_OFFSET, Refusal};
+use crate::nvme_tcp::connection::{Connection, End};
+use crate::nvme_tcp::counters::Counters;
+use crate::nvme_tcp::newcomer::{Arrival, Farewell};
+use crate::nvme_tcp::queue::{Queue, Shared};
+use crate::nvme_tcp::remains::Remains;
+use crate::nvme_tcp::rings::{BASE, PAGE};
+use crate::nvme_tcp::sizes::memory_len;
+use crate::nvme_tcp::slots::Slots;
+use crate::nvme_tcp::steps::Step;
+use crate::nvme_tcp::{TargetConfig, properties};
 
 /// How long a Connect command waits while its queue identifier is in use: a host may open a queue
 /// again before the end of its last connection has been seen.
@@ -227,24 +230,6 @@ impl Association {
             return Err(Refusal::Other(Status::COMMAND_SEQUENCE_ERROR));
         }
         Ok(())
-    }
-
-    /// Begins to make the queue of an arrival, whose identifier is free.
-    fn make(&mut self, arrival: Arrival, now: Time) {
-        self.changes += 1;
-        let Arrival {
-            connection,
-            connect,
-            ..
-        } = arrival;
-        // The memory has room for every queue that the controller may have.
-        match Queue::new(connection, &connect, &self.memory, &self.config) {
-            Some(queue) => {
-                self.slots.expect(queue.capacity());
-                self.io[place(connect.qid)] = Some(Io::Making(Box::new(queue), Step::CreateCq));
-            }
-            None => tracing::debug!(target = self.config.name, ?now, "no memory for a queue"),
-        }
     }
 
     /// Reads sockets, gives commands to the controller and answers to the host. Due when a
@@ -523,28 +508,6 @@ impl Association {
         Ok(())
     }
 
-    /// Looks again at arrivals whose queue identifier was in use.
-    fn retry(&mut self, now: Time) -> bool {
-        let mut worked = false;
-        let mut at = 0;
-        while let Some((arrival, until)) = self.waiting.get(at) {
-            let free = self.io[place(arrival.qid())].is_none();
-            if !free && self.ready && now < *until {
-                at += 1;
-                continue;
-            }
-            let (arrival, _) = self.waiting.remove(at);
-            worked = true;
-            if free && self.ready {
-                self.make(arrival, now);
-            } else {
-                let refusal = Refusal::Other(Status::COMMAND_SEQUENCE_ERROR);
-                self.leave(arrival.refuse(refusal, now));
-            }
-        }
-        worked
-    }
-
     /// Gives large slots to commands that wait for them.
     fn grant(&mut self, now: Time) {
         while let Some((waiter, slot)) = self.slots.grant() {
@@ -576,70 +539,6 @@ impl Association {
             }
         }
         worked
-    }
-
-    /// Stores the next command of the association's own.
-    fn submit_own(&mut self) -> bool {
-        if !self.ready || self.own.is_some() {
-            return false;
-        }
-        for (qid, io) in (1u16..).zip(&self.io) {
-            let sqe = match io {
-                Some(Io::Making(queue, step)) => {
-                    let (sq, cq) = queue.rings.addresses();
-                    let entries_z = (queue.rings.entries() - 1) as u16;
-                    command(*step, qid, entries_z, (sq, cq))
-                }
-                Some(Io::Ending(_, step)) => command(*step, qid, 0, (0, 0)),
-                _ => continue,
-            };
-            self.admin.store_own(sqe);
-            self.own = Some(qid);
-            return true;
-        }
-        false
-    }
-
-    /// The command of the association's own has completed.
-    fn own_completed(&mut self, cqe: &Cqe, now: Time) {
-        let Some(qid) = self.own.take() else {
-            return;
-        };
-        let status = cqe.status.status();
-        let at = place(qid);
-        self.io[at] = match self.io[at].take() {
-            Some(Io::Making(queue, step)) if !status.is_success() => {
-                // The completion queue of a submission queue that is not there goes again.
-                let keeps = (step == Step::CreateSq).then_some(Step::DeleteCq);
-                let refusal = match status {
-                    Status::INVALID_QUEUE_IDENTIFIER => Refusal::Command(QID_OFFSET),
-                    Status::INVALID_QUEUE_SIZE => Refusal::Command(SQSIZE_OFFSET),
-                    status => Refusal::Other(status),
-                };
-                let (farewell, remains) = queue.refuse_connect(refusal, &mut self.slots, now);
-                self.leave(farewell);
-                match keeps {
-                    Some(step) => Some(Io::Ending(remains, step)),
-                    None => {
-                        remains.end(&mut self.slots);
-                        None
-                    }
-                }
-            }
-            Some(Io::Making(queue, Step::CreateCq)) => Some(Io::Making(queue, Step::CreateSq)),
-            Some(Io::Making(mut queue, _)) => {
-                queue.accept(ConnectDw0::new().with_cntlid(self.cntlid).into());
-                self.changes += 1;
-                Some(Io::Open(queue))
-            }
-            // Without its submission queue the completion queue can go, whatever the status is.
-            Some(Io::Ending(remains, Step::DeleteSq)) => Some(Io::Ending(remains, Step::DeleteCq)),
-            Some(Io::Ending(remains, _)) => {
-                remains.end(&mut self.slots);
-                None
-            }
-            other => other,
-        };
     }
 
     /// Takes completions, and sends what waits.
