@@ -29,6 +29,9 @@ pub(super) enum State {
     Fabrics,
     /// Its answer is on its way.
     Answered,
+    /// It was answered while a medium may still have its data: its entry and its place stay out of
+    /// use.
+    Lost,
 }
 
 /// Where the data of a command lie.
@@ -55,6 +58,8 @@ pub(super) struct Command {
     generation: u16,
     /// The other half of its pair.
     pub(super) partner: Option<u16>,
+    /// Its other half was given up.
+    hangs: bool,
     /// What it ends with, where that is known before the controller has it.
     pub(super) status: Status,
     /// Its identifier is in the table.
@@ -156,6 +161,30 @@ impl Commands {
         entry.state = State::Free;
         self.free.push(index);
         std::mem::take(&mut entry.place)
+    }
+
+    /// A stored command ends with `status`: whether a medium may still have its data, as the
+    /// controller gives up a command that hangs. Then it may have those of its other half, too: one
+    /// request has both.
+    pub(super) fn note_end(&mut self, index: u16, status: Status) -> bool {
+        let entry = &mut self.entries[usize::from(index)];
+        let has_data = entry.place != Place::None;
+        let hangs = std::mem::take(&mut entry.hangs) || status == Status::COMMAND_ABORT_REQUESTED;
+        if let Some(other) = entry.partner
+            && hangs
+        {
+            let other = &mut self.entries[usize::from(other)];
+            other.hangs = other.state == State::Stored && other.partner == Some(index);
+        }
+        hangs && has_data
+    }
+
+    /// The place of a command that has ended while a medium may still have its data.
+    pub(super) fn lose(&mut self, index: u16) -> Place {
+        self.answer(index);
+        let entry = &mut self.entries[usize::from(index)];
+        entry.state = State::Lost;
+        entry.place
     }
 
     /// Those that are not over.

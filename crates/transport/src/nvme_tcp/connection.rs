@@ -48,6 +48,9 @@ pub enum End {
     /// More commands at a time than the queue has entries.
     #[error("more commands at a time than the queue has entries")]
     QueueFull,
+    /// A medium has the memory of commands that were given up, and too little is left.
+    #[error("a medium does not end commands, and has their memory")]
+    MediumHangs,
     /// No ICReq and Connect in time.
     #[error("no Connect command in time")]
     Silent,
@@ -87,6 +90,7 @@ impl End {
             Self::Fault(fault) => fault.name(),
             Self::Terminated { .. } => "terminated",
             Self::QueueFull => "queue-full",
+            Self::MediumHangs => "medium-hangs",
             Self::Silent => "silent",
             Self::SlowData => "slow-data",
             Self::DoesNotRead => "does-not-read",

@@ -17,6 +17,9 @@ pub struct Counters {
     pub digest_errors: u64,
     /// Commands that had to wait for a large slot.
     pub waited: u64,
+    /// Commands that the controller gave up while a medium had their data, whose memory is out of
+    /// use since then.
+    pub lost: u64,
     /// Connections of queues that ended, by the name of their end.
     pub ended: BTreeMap<&'static str, u64>,
 }

@@ -55,6 +55,12 @@ pub(super) struct Shared<'a> {
     pub(super) now: Time,
 }
 
+/// What taking completions changes.
+pub(super) struct Drained<'a> {
+    pub(super) slots: &'a mut Slots,
+    pub(super) counters: &'a mut Counters,
+}
+
 /// Where the data that come now go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sink {
@@ -89,6 +95,8 @@ pub(super) struct Queue {
     pub(super) fabrics: VecDeque<u16>,
     /// R2Ts that are not answered.
     awaited: u32,
+    /// Entries that are out of use until the association ends.
+    lost: u16,
     /// The answer of Connect.
     cid: u16,
 }
@@ -132,6 +140,7 @@ impl Queue {
             first: None,
             fabrics: VecDeque::with_capacity(entries.into()),
             awaited: 0,
+            lost: 0,
             cid: connect.cid,
         })
     }
@@ -237,7 +246,10 @@ impl Queue {
     /// A command, with so many bytes of data in its capsule.
     fn capsule(&mut self, sqe: &Sqe, in_capsule: u32, shared: &mut Shared<'_>) -> Result<(), End> {
         shared.counters.commands += 1;
-        let index = self.commands.take(sqe).ok_or(End::QueueFull)?;
+        let index = self.commands.take(sqe).ok_or(match self.lost {
+            0 => End::QueueFull,
+            _ => End::MediumHangs,
+        })?;
         let is_own = self.qid == 0 && sqe.cid == OWN_CID;
         let judged = if self.commands.is_known(index) && !is_own {
             judge(sqe, in_capsule, &self.limits(shared))
@@ -511,7 +523,7 @@ impl Queue {
 
     /// Takes completions, while their answers find room. `own` gets that of the association's own
     /// command. True where there was something.
-    pub(super) fn drain(&mut self, slots: &Slots, own: &mut Option<Cqe>) -> bool {
+    pub(super) fn drain(&mut self, shared: &mut Drained<'_>, own: &mut Option<Cqe>) -> bool {
         let mut worked = false;
         while !self.connection.is_blocked() && self.connection.waiting() < SENDING {
             let Some(cqe) = self.rings.take() else {
@@ -521,7 +533,7 @@ impl Queue {
             if self.qid == 0 && cqe.cid == OWN_CID {
                 *own = Some(cqe);
             } else if let Some(index) = self.commands.stored(cqe.cid) {
-                self.complete(index, &cqe, slots);
+                self.complete(index, &cqe, shared);
             }
         }
         worked
@@ -535,14 +547,15 @@ impl Queue {
             || !self.fabrics.is_empty()
     }
 
-    fn complete(&mut self, index: u16, cqe: &Cqe, slots: &Slots) {
+    fn complete(&mut self, index: u16, cqe: &Cqe, shared: &mut Drained<'_>) {
         let command = self.commands.get(index);
         let (cid, data) = (command.sqe.cid, command.data);
+        let is_lost = self.commands.note_end(index, cqe.status.status());
         let good = cqe.status.status().is_success();
         let sends = good && data.to_host && data.len > 0;
         let stands = sends && self.success && cqe.dw0 == 0 && cqe.dw1 == 0;
         if sends {
-            let at = self.at(index, slots);
+            let at = self.at(index, shared.slots);
             // One PDU: no host limits its length, and its digest fails one command in any case.
             let piece = Piece {
                 cccid: cid,
@@ -560,10 +573,20 @@ impl Queue {
             self.commands.answer(index);
             return;
         }
-        self.commands.answer(index);
+        let frees = if is_lost {
+            self.lost += 1;
+            shared.counters.lost += 1;
+            if let Place::Large(_) = self.commands.lose(index) {
+                shared.slots.lose();
+            }
+            None
+        } else {
+            self.commands.answer(index);
+            Some(index)
+        };
         let cqe = self.cqe(cid, cqe.dw0, cqe.dw1, cqe.status);
         let head = self.connection.encoder().response(&cqe);
-        self.connection.push(Pdu::bare(head, Some(index)));
+        self.connection.push(Pdu::bare(head, frees));
     }
 
     /// Sends what waits. True where something has gone.
@@ -586,7 +609,8 @@ impl Queue {
         slots.forget(self.qid);
         for index in 0..self.entries {
             let state = self.commands.get(index).state;
-            if [State::Free, State::Answered, State::Fabrics].contains(&state) {
+            const KEPT: [State; 4] = [State::Free, State::Answered, State::Fabrics, State::Lost];
+            if KEPT.contains(&state) {
                 continue;
             }
             if let Place::Large(slot) = self.commands.release(index) {
@@ -603,22 +627,18 @@ impl Queue {
     /// The queue is over for its host: its connection, and what the controller may still use.
     pub(super) fn part(mut self, slots: &mut Slots) -> (Connection, Remains) {
         slots.forget(self.qid);
-        let mut held = Vec::new();
         for index in 0..self.entries {
             let state = self.commands.get(index).state;
-            if state != State::Free
+            if ![State::Free, State::Stored, State::Lost].contains(&state)
                 && let Place::Large(slot) = self.commands.release(index)
             {
-                match state {
-                    State::Stored => held.push(slot),
-                    _ => slots.give_back(slot),
-                }
+                slots.give_back(slot);
             }
         }
         let remains = Remains {
             rings: self.rings,
-            _region: self.region,
-            held,
+            region: self.region,
+            commands: self.commands,
         };
         (self.connection, remains)
     }

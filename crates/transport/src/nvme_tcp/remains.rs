@@ -3,33 +3,72 @@
 use controller::Controller;
 use memory::Buffer;
 
+use super::commands::{Commands, Place, State};
+use super::queue::Drained;
 use super::rings::Rings;
-use super::slots::Slots;
 
 /// What the controller may still use of a queue that has no host any more.
 #[derive(Debug)]
 pub(super) struct Remains {
     pub(super) rings: Rings,
-    /// Its small slots, kept from other queues.
-    pub(super) _region: Buffer,
-    /// Large slots of commands that the controller has.
-    pub(super) held: Vec<u16>,
+    /// Its small slots.
+    pub(super) region: Buffer,
+    /// Commands that the controller has, or has given up.
+    pub(super) commands: Commands,
 }
 
 impl Remains {
     /// Takes completions, so that the controller goes on.
-    pub(super) fn drain(&mut self, controller: &mut Controller) -> bool {
-        let mut worked = false;
-        while self.rings.take().is_some() {
-            worked = true;
-        }
+    pub(super) fn drain(&mut self, controller: &mut Controller, shared: &mut Drained<'_>) -> bool {
+        let worked = self.take(shared);
         self.rings.ring(controller);
         worked
     }
 
-    /// The controller does not know the queue any more. Its memory is another queue's then. Its
-    /// pages stay: a medium that has registered or pinned them would not see others in their place.
-    pub(super) fn end(self, slots: &mut Slots) {
-        self.held.into_iter().for_each(|slot| slots.give_back(slot));
+    fn take(&mut self, shared: &mut Drained<'_>) -> bool {
+        let mut worked = false;
+        while let Some(cqe) = self.rings.take() {
+            worked = true;
+            let Some(index) = self.commands.stored(cqe.cid) else {
+                continue;
+            };
+            if self.commands.note_end(index, cqe.status.status()) {
+                self.lose(index, shared);
+            } else if let Place::Large(slot) = self.commands.release(index) {
+                shared.slots.give_back(slot);
+            }
+        }
+        worked
+    }
+
+    fn lose(&mut self, index: u16, shared: &mut Drained<'_>) {
+        shared.counters.lost += 1;
+        if let Place::Large(_) = self.commands.lose(index) {
+            shared.slots.lose();
+        }
+    }
+
+    /// The controller does not know the queue any more. `all_ended` says that it has given up none
+    /// of the commands that it did not complete. The small slots that a medium may still have: they
+    /// are to be kept.
+    ///
+    /// Other memory is another queue's then. Its pages stay: a medium that has registered or pinned
+    /// them would not see others in their place.
+    pub(super) fn end(mut self, all_ended: bool, shared: &mut Drained<'_>) -> Option<Buffer> {
+        self.take(shared);
+        for index in 0..self.commands.capacity() as u16 {
+            let command = self.commands.get(index);
+            if command.state != State::Stored {
+                continue;
+            }
+            if !all_ended && command.place != Place::None {
+                self.lose(index, shared);
+            } else if let Place::Large(slot) = self.commands.release(index) {
+                shared.slots.give_back(slot);
+            }
+        }
+        let mut left = self.commands.taken();
+        let is_lost = left.any(|(_, command)| command.place == Place::Small);
+        is_lost.then_some(self.region)
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Slots {
     len: usize,
     free: Vec<u16>,
     waiting: VecDeque<Waiter>,
+    /// Slots that are in use or can be.
+    usable: u16,
 }
 
 impl Slots {
@@ -33,6 +35,7 @@ impl Slots {
             // The first ones are used first, so that few pages are.
             free: (0..count).rev().collect(),
             waiting: VecDeque::new(),
+            usable: count,
         }
     }
 
@@ -64,6 +67,16 @@ impl Slots {
     pub(super) fn give_back(&mut self, slot: u16) {
         debug_assert!(!self.free.contains(&slot), "a slot is given back once");
         self.free.push(slot);
+    }
+
+    /// A slot that a medium may have for ever is never free again.
+    pub(super) fn lose(&mut self) {
+        self.usable -= 1;
+    }
+
+    /// Whether no command will ever get one.
+    pub(super) fn are_lost(&self) -> bool {
+        self.usable == 0
     }
 
     /// The next one that waited, and its slot.

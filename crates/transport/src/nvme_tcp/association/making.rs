@@ -94,7 +94,7 @@ impl Association {
                 match keeps {
                     Some(step) => Some(Io::Ending(remains, step)),
                     None => {
-                        remains.end(&mut self.slots);
+                        self.end_remains(remains, false);
                         None
                     }
                 }
@@ -108,7 +108,7 @@ impl Association {
             // Without its submission queue the completion queue can go, whatever the status is.
             Some(Io::Ending(remains, Step::DeleteSq)) => Some(Io::Ending(remains, Step::DeleteCq)),
             Some(Io::Ending(remains, _)) => {
-                remains.end(&mut self.slots);
+                self.end_remains(remains, false);
                 None
             }
             other => other,

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use controller::Controller;
-use memory::{Access, ClientMappings, DmaMap, HostMemory, Iova};
+use memory::{Access, Buffer, ClientMappings, DmaMap, HostMemory, Iova};
 use nvme_spec::fabrics::{ConnectDw0, FabricsType};
 use nvme_spec::registers::{ACQ, AQA, ASQ, Aqa, CC, Cc, ShutdownStatus};
 use nvme_spec::{Sqe, Status};
@@ -27,7 +27,7 @@ use crate::nvme_tcp::connect::{HOSTID_OFFSET, HOSTNQN_OFFSET, Host, QID_OFFSET, 
 use crate::nvme_tcp::connection::{Connection, End};
 use crate::nvme_tcp::counters::Counters;
 use crate::nvme_tcp::newcomer::{Arrival, Farewell};
-use crate::nvme_tcp::queue::{Queue, Shared};
+use crate::nvme_tcp::queue::{Drained, Queue, Shared};
 use crate::nvme_tcp::remains::Remains;
 use crate::nvme_tcp::rings::{BASE, PAGE};
 use crate::nvme_tcp::sizes::memory_len;
@@ -42,7 +42,9 @@ const REUSE_NS: u64 = 100_000_000;
 const LEAVING_MAX: usize = 16;
 /// How often commands are looked at that wait for their host.
 const CHECK_NS: u64 = 1_000_000_000;
-
+/// A reset that takes less has waited for all media. After 4 s the controller gives commands up; a
+/// reset by another host is seen a little later than it began.
+const RESET_NS: u64 = 3_000_000_000;
 /// How long a host of a controller that has failed is silent at least when its association ends.
 const SILENT_NS: u64 = 1_000_000_000;
 
@@ -77,6 +79,8 @@ pub struct Association {
     _map: DmaMap,
     _mappings: ClientMappings,
     slots: Slots,
+    /// Small slots that a medium may still have, of queues that are gone.
+    lost: Vec<Buffer>,
     admin: Queue,
     /// By queue identifier, from 1 on.
     io: Box<[Option<Io>]>,
@@ -91,6 +95,8 @@ pub struct Association {
     ready: bool,
     /// CSTS.CFS as it was seen last.
     failed: bool,
+    /// When the last reset began, unless the controller had failed.
+    reset_at: Option<Time>,
     kato_ms: u32,
     heard: Time,
     check_at: Time,
@@ -149,6 +155,7 @@ impl Association {
             _map: map,
             _mappings: mappings,
             slots,
+            lost: Vec::new(),
             admin,
             io: (0..queues).map(|_| None).collect(),
             waiting: Vec::new(),
@@ -157,6 +164,7 @@ impl Association {
             enabled: false,
             ready: false,
             failed: false,
+            reset_at: None,
             kato_ms: connect.kato_ms,
             heard: now,
             check_at: now + CHECK_NS,
@@ -200,7 +208,7 @@ impl Association {
     /// Takes the connection of an I/O queue that names this controller: it is answered when the
     /// controller has made the queue, or refused.
     pub fn join(&mut self, arrival: Arrival, controller: &mut Controller, now: Time) {
-        self.follow(controller);
+        self.follow(controller, now);
         match self.may_join(&arrival) {
             Err(refusal) => self.leave(arrival.refuse(refusal, now)),
             Ok(()) if self.io[place(arrival.qid())].is_some() => {
@@ -251,9 +259,9 @@ impl Association {
     }
 
     fn serve(&mut self, controller: &mut Controller, now: Time) -> Result<bool, End> {
-        self.follow(controller);
+        self.follow(controller, now);
         let mut worked = self.read(controller, now)?;
-        worked |= self.execute_fabrics(controller);
+        worked |= self.execute_fabrics(controller, now);
         worked |= self.retry(now);
         self.leaving.retain_mut(|farewell| {
             let over = farewell.poll(now);
@@ -263,6 +271,9 @@ impl Association {
         self.grant(now);
         worked |= self.submit(controller);
         worked |= self.take(controller, now)?;
+        if self.slots.are_lost() {
+            return Err(End::MediumHangs);
+        }
         if now >= self.check_at {
             self.check_at = now + CHECK_NS;
             self.check(now)?;
@@ -274,7 +285,7 @@ impl Association {
     /// after each turn of the controller that worked. True where there was something: it is to be
     /// polled again.
     pub fn drain(&mut self, controller: &mut Controller, now: Time) -> bool {
-        self.follow(controller);
+        self.follow(controller, now);
         // An end is found again by the next poll.
         let mut worked = self.take(controller, now).unwrap_or(true);
         self.grant(now);
@@ -365,9 +376,11 @@ impl Association {
     }
 
     /// Sees what the controller has become.
-    fn follow(&mut self, controller: &Controller) {
+    fn follow(&mut self, controller: &Controller, now: Time) {
         let (cc, csts) = properties::state(controller);
         if self.enabled && !cc.en() {
+            // A controller that has failed may have given commands up.
+            self.reset_at = (!self.failed).then_some(now);
             self.reset();
         }
         self.enabled = cc.en();
@@ -375,11 +388,13 @@ impl Association {
         self.failed = csts.cfs();
         self.ready = csts.rdy() && cc.en() && !self.failed && !shut;
         if !csts.rdy() && !cc.en() {
-            for io in &mut self.io {
-                if let Some(Io::Ending(..)) = io
-                    && let Some(Io::Ending(remains, _)) = io.take()
+            // Nothing completes in a reset.
+            let all_ended = self.reset_at.is_some_and(|at| now.since(at) < RESET_NS);
+            for at in 0..self.io.len() {
+                if matches!(self.io[at], Some(Io::Ending(..)))
+                    && let Some(Io::Ending(remains, _)) = self.io[at].take()
                 {
-                    remains.end(&mut self.slots);
+                    self.end_remains(remains, all_ended);
                 }
             }
         }
@@ -394,6 +409,15 @@ impl Association {
                 self.lose(qid, &End::Reset, Time(0));
             }
         }
+    }
+
+    /// The controller does not know a queue any more.
+    fn end_remains(&mut self, remains: Remains, all_ended: bool) {
+        let mut drained = Drained {
+            slots: &mut self.slots,
+            counters: &mut self.counters,
+        };
+        self.lost.extend(remains.end(all_ended, &mut drained));
     }
 
     /// An I/O queue ends. The controller still knows it.
@@ -471,14 +495,14 @@ impl Association {
     }
 
     /// Executes Fabrics commands of the admin queue.
-    fn execute_fabrics(&mut self, controller: &mut Controller) -> bool {
+    fn execute_fabrics(&mut self, controller: &mut Controller, now: Time) -> bool {
         let mut worked = false;
         while let Some((index, sqe)) = self.admin.next_fabrics() {
             worked = true;
             let result = if sqe.fabrics_type() == FabricsType::PROPERTY_GET {
                 properties::get(controller, &sqe)
             } else {
-                self.set_property(controller, &sqe).map(|()| 0)
+                self.set_property(controller, &sqe, now).map(|()| 0)
             };
             let (status, value) = match result {
                 Ok(value) => (Status::SUCCESSFUL_COMPLETION, value),
@@ -490,7 +514,12 @@ impl Association {
         worked
     }
 
-    fn set_property(&mut self, controller: &mut Controller, sqe: &Sqe) -> Result<(), Status> {
+    fn set_property(
+        &mut self,
+        controller: &mut Controller,
+        sqe: &Sqe,
+        now: Time,
+    ) -> Result<(), Status> {
         let (offset, value) = properties::to_set(controller, sqe)?;
         let (cc, _) = properties::state(controller);
         if offset == CC && Cc::from(value).en() && !cc.en() {
@@ -504,7 +533,7 @@ impl Association {
             controller.bar_write(0, ACQ, &acq.to_le_bytes());
         }
         controller.bar_write(0, offset, &value.to_le_bytes());
-        self.follow(controller);
+        self.follow(controller, now);
         Ok(())
     }
 
@@ -546,14 +575,24 @@ impl Association {
         let mut own = None;
         let mut worked = false;
         if self.enabled {
-            worked |= self.admin.drain(&self.slots, &mut own);
+            let Self {
+                admin,
+                slots,
+                counters,
+                ..
+            } = self;
+            worked |= admin.drain(&mut Drained { slots, counters }, &mut own);
             if let Some(cqe) = own {
                 self.own_completed(&cqe, now);
             }
+            let mut drained = Drained {
+                slots: &mut self.slots,
+                counters: &mut self.counters,
+            };
             for io in self.io.iter_mut().flatten() {
                 worked |= match io {
-                    Io::Open(queue) => queue.drain(&self.slots, &mut None),
-                    Io::Ending(remains, _) => remains.drain(controller),
+                    Io::Open(queue) => queue.drain(&mut drained, &mut None),
+                    Io::Ending(remains, _) => remains.drain(controller, &mut drained),
                     Io::Making(..) => false,
                 };
             }

@@ -10,3 +10,4 @@ mod hostile;
 mod life;
 mod recorded;
 mod rig;
+mod stalls;

@@ -9,10 +9,11 @@ use controller::{Controller, ControllerConfig, DoorbellMode, Fabrics, Interface}
 use driver::bus::Bus as _;
 use loopback::InProcess;
 use media::{Medium, MediumKind, MediumSpec};
-use memory::DoorbellPages;
+use memory::{DmaView, DoorbellPages, Segment};
 use port::namespace::Namespace;
+use port::ticket::Ticket;
 use port::time::Time;
-use port::{ChannelId, Channels, MediumTraits};
+use port::{Added, Channel, ChannelId, Channels, Done, MediumTraits, Request};
 use subsystem::{Subsystem, SubsystemConfig};
 use transport::nvme_tcp::{
     Association, Digests, End, Farewell, Newcomer, Progress, Refusal, Success, TargetConfig,
@@ -31,9 +32,61 @@ pub(super) const MAX_TRANSFER: u32 = 128 << 10;
 /// Bytes of data in a capsule.
 pub(super) const IN_CAPSULE: u32 = 8192;
 
+/// A medium that can stall: its requests are executed, and do not end.
+pub(super) struct Stalling {
+    inner: media::Channel,
+    stalls: bool,
+    held: Vec<Done>,
+}
+
+impl Channel for Stalling {
+    fn add(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        match self.inner.add(ticket, request, segments, view) {
+            Added::Done(ticket, outcome) if self.stalls => {
+                self.held.push(Done { ticket, outcome });
+                Added::Pending
+            }
+            added => added,
+        }
+    }
+
+    fn submit(&mut self) {
+        self.inner.submit();
+    }
+
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        self.inner.reap(done);
+        if !self.stalls {
+            done.append(&mut self.held);
+        }
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.inner.in_flight() + self.held.len() as u32
+    }
+
+    fn is_full(&self, request: &Request<'_>) -> bool {
+        self.inner.is_full(request)
+    }
+}
+
+impl Drop for Stalling {
+    fn drop(&mut self) {
+        for done in self.held.drain(..) {
+            done.ticket.retire();
+        }
+    }
+}
+
 /// See the module.
 pub(super) struct Rig {
-    bus: InProcess<media::Channel>,
+    bus: InProcess<Stalling>,
     /// The entrance itself serves no host.
     _entrance: Controller,
     config: Arc<TargetConfig>,
@@ -88,7 +141,12 @@ impl Rig {
         let kind = MediumKind::Ram { size: MEDIUM_LEN };
         let medium = Medium::open(&MediumSpec { kind }).unwrap();
         let mut channels = Channels::new();
-        assert!(channels.insert(medium.channel(64).unwrap()).is_ok());
+        let channel = Stalling {
+            inner: medium.channel(64).unwrap(),
+            stalls: false,
+            held: Vec::new(),
+        };
+        assert!(channels.insert(channel).is_ok());
         let half = MEDIUM_LEN / 2;
         let namespaces = [9, 12]
             .into_iter()
@@ -150,6 +208,13 @@ impl Rig {
 
     pub(super) fn advance(&self, by: Duration) {
         self.bus.advance(by);
+    }
+
+    /// From now on the medium ends no request, or also those that it has not ended.
+    pub(super) fn stall(&self, stalls: bool) {
+        self.bus.with_channels(|channels| {
+            channels.get_mut(ChannelId(0)).unwrap().stalls = stalls;
+        });
     }
 
     pub(super) fn with_controller<T>(&self, look: impl FnOnce(&mut Controller) -> T) -> T {
