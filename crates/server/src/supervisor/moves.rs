@@ -60,7 +60,13 @@ impl State {
             ));
         }
         let mut configs = self.config.controller.iter();
-        let subsystem = configs.find(|c| c.name == name).map(|c| c.subsystem());
+        let config = configs.find(|c| c.name == name);
+        if config.is_some_and(|config| config.tcp_address().is_some()) {
+            return Err(Refusal::conflict(format!(
+                "controller {name}: the queues of NVMe/TCP hosts are on the controller's reactor, which `reactor` of its configuration sets"
+            )));
+        }
+        let subsystem = config.map(|c| c.subsystem());
         let subsystem = subsystem.unwrap_or(name).to_owned();
         let failed = |error: anyhow::Error| Refusal::failed(&error);
         for reactor in reactors {
