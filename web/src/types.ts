@@ -108,12 +108,25 @@ export interface Queue {
   in_flight?: number;
 }
 
+/** Host over NVMe/TCP. */
+export interface Association {
+  /** As the host reports it. */
+  nqn: string;
+  address: string;
+  cntlid: number;
+  io_queues: number;
+  keep_alive_ms: number;
+  connected_ms: number;
+}
+
 export interface Controller extends config.Controller {
   attached: boolean;
   /** What hosts see; absent where the controller is not served. */
   identity?: { serial: string; subnqn: string };
   /** Process of the host, where the system reports it. */
   host?: { process: number; command?: string };
+  /** Hosts over NVMe/TCP, in order of arrival. */
+  hosts?: Association[];
   cntlid?: number;
   doorbell_messages: number;
   placement: { queue: number; reactor: number }[];

@@ -1,12 +1,13 @@
 import { Card, link, Parts, Sideways, Tile } from "../parts/bits.tsx";
 import { Chart } from "../parts/chart.tsx";
 import { HeatMap } from "../parts/heatmap.tsx";
+import { type Column, LongTable } from "../parts/table.tsx";
 import { Inspector } from "./inspector.tsx";
 import { amount, bandwidth, percent, time, whole } from "../format.ts";
 import { type ControllerHistory, MOST, STAGES } from "../history.ts";
 import { count, percentile } from "../histogram.ts";
 import { useStore } from "../store.ts";
-import type { Controller } from "../types.ts";
+import type { Association, Controller } from "../types.ts";
 
 /** Why there is no history of some controllers. */
 export const without = (most: number) => `This page remembers the first ${most} controllers.`;
@@ -21,6 +22,7 @@ export function ControllerPage({ name }: { name: string }) {
       <>
         <h2>Controller {name}</h2>
         <Facts controller={controller} />
+        <Associations controller={controller} />
         <p>{without(MOST)} Of this one it has no numbers over time.</p>
         <Inspector name={name} />
       </>
@@ -53,6 +55,7 @@ export function ControllerPage({ name }: { name: string }) {
         <HeatMap history={its} />
         <Charts its={its} controller={controller} />
         <ByOperation controller={controller} its={its} />
+        <Associations controller={controller} />
       </div>
       <Inspector name={name} />
     </>
@@ -60,9 +63,28 @@ export function ControllerPage({ name }: { name: string }) {
 }
 
 /** The host of a controller in words, where it has one. */
-export function hostOf({ attached, host }: Controller): string | undefined {
+export function hostOf({ attached, host, hosts }: Controller): string | undefined {
   if (!attached) return undefined;
+  if (hosts !== undefined) return hosts.length === 1 ? "1 host over TCP" : `${hosts.length} hosts over TCP`;
   return host === undefined ? "A host" : `${host.command ?? "Process"} (${host.process})`;
+}
+
+/** The hosts of a controller with a TCP address. */
+function Associations({ controller }: { controller: Controller }) {
+  const hosts = controller.hosts ?? [];
+  if (hosts.length === 0) return null;
+  const columns: Column<Association>[] = [
+    { title: "Host", cell: (one) => one.nqn, by: (one) => one.nqn, text: true },
+    { title: "Address", cell: (one) => one.address, by: (one) => one.address, text: true },
+    { title: "Controller identifier", cell: (one) => `0x${one.cntlid.toString(16)}`, by: (one) => one.cntlid },
+    { title: "I/O queues", cell: (one) => one.io_queues, by: (one) => one.io_queues },
+    { title: "Connected", cell: (one) => time(one.connected_ms * 1e6), by: (one) => one.connected_ms },
+  ];
+  return (
+    <Card title="Hosts over NVMe/TCP" wide>
+      <LongTable label="Hosts over NVMe/TCP" items={hosts} name={(one) => `${one.cntlid}`} columns={columns} empty="No host is attached." />
+    </Card>
+  );
 }
 
 function Facts({ controller }: { controller: Controller }) {
@@ -72,7 +94,7 @@ function Facts({ controller }: { controller: Controller }) {
   );
   return (
     <p class="facts">
-      {hostOf(controller) ?? "No host"} is attached at <code>{controller.listen}</code>; subsystem {controller.subsystem ?? controller.name}, namespaces{" "}
+      {hostOf(controller) ?? "No host"} {(controller.hosts?.length ?? 1) > 1 ? "are" : "is"} attached at <code>{controller.listen}</code>; subsystem {controller.subsystem ?? controller.name}, namespaces{" "}
       {controller.namespaces.join(", ") || "none"}
       {controller.tenant === undefined ? "" : `, tenant ${controller.tenant}`}; media{" "}
       {[...media].map((one, index) => (
