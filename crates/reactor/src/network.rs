@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use subsystem::HealthRecord;
 use transport::nvme_tcp::Counters;
 
 /// See the module. Names are those of [`transport::nvme_tcp::End`] and
@@ -14,6 +15,8 @@ pub struct NetworkCounts {
     pub all: Counters,
     /// Associations that have ended, by the name of their end.
     pub ended: BTreeMap<&'static str, u64>,
+    /// What commands of hosts that have left moved.
+    pub(crate) moved: HealthRecord,
     /// Connections that have become no queue, by the name of their end or refusal.
     pub refused: BTreeMap<&'static str, u64>,
 }

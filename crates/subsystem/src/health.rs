@@ -31,6 +31,15 @@ pub struct HealthRecord {
 }
 
 impl HealthRecord {
+    /// Adds what commands of another controller moved, and the media errors that they met.
+    pub fn add_moved(&mut self, other: &HealthRecord) {
+        self.bytes_read += other.bytes_read;
+        self.bytes_written += other.bytes_written;
+        self.read_commands += other.read_commands;
+        self.write_commands += other.write_commands;
+        self.media_errors += other.media_errors;
+    }
+
     /// Its counters, in the order in which they move to another server.
     pub fn counters(&mut self) -> [&mut u64; 10] {
         let HealthRecord {

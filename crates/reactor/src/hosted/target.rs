@@ -21,6 +21,7 @@ use engine::tenants::TenantId;
 use engine::{ControllerSlot, SubsystemSlot};
 use nvme_spec::fabrics::CNTLID_MAX;
 use port::time::Time;
+use subsystem::HealthRecord;
 use transport::nvme_tcp::{
     Arrival, DiscoveryLog, DiscoverySession, Farewell, Newcomer, Progress, Refusal, TargetConfig,
 };
@@ -423,7 +424,8 @@ impl Target {
     }
 
     /// A host has left, and its controller is gone.
-    pub(crate) fn dissociated(&mut self, slot: ControllerSlot) {
+    pub(crate) fn dissociated(&mut self, slot: ControllerSlot, moved: &HealthRecord) {
+        self.counts.moved.add_moved(moved);
         self.associations.retain(|other| *other != slot);
     }
 

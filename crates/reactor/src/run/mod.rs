@@ -453,12 +453,13 @@ impl Reactor {
             && let Some(controller) = self.engine.controller_mut(slot)
             && controller.is_quiet()
         {
+            let moved = controller.counted().health;
             self.engine.remove_controller(slot);
             if let Some(hosted) = self.hosted[index].take() {
                 let target = hosted.target();
                 hosted.finish();
                 if let Some(target) = target {
-                    self.dissociated(slot, target);
+                    self.dissociated(slot, target, &moved);
                 }
             }
         }
@@ -582,12 +583,24 @@ impl Reactor {
 
     /// The counters of every controller.
     fn counts(&mut self) -> Vec<(ControllerSlot, Counted)> {
-        let slots = self.hosted.iter().flatten().map(Hosted::slot);
-        let mut all = Vec::new();
-        for slot in slots {
-            if let Some(controller) = self.engine.controller_mut(slot) {
-                all.push((slot, controller.counted()));
+        let (mut all, mut moved) = (Vec::new(), Vec::new());
+        for hosted in self.hosted.iter_mut().flatten() {
+            let slot = hosted.slot();
+            let Some(controller) = self.engine.controller_mut(slot) else {
+                continue;
+            };
+            let counted = controller.counted();
+            if let Some(target) = hosted.target() {
+                moved.push((target, counted.health));
+            } else if let Some(target) = hosted.target_mut() {
+                moved.push((slot, target.counts().moved));
             }
+            all.push((slot, counted));
+        }
+        // Hosts over a network move data of the controller that is configured for them.
+        for (slot, counted) in &mut all {
+            let its = moved.iter().filter(|(target, _)| target == slot);
+            its.for_each(|(_, health)| counted.health.add_moved(health));
         }
         all
     }

@@ -8,6 +8,7 @@ use controller::ControllerConfig;
 use controller::config::{DoorbellMode, Fabrics, Interface};
 use engine::ControllerSlot;
 use port::time::Time;
+use subsystem::HealthRecord;
 use transport::nvme_tcp::{Arrival, Association, DiscoveryLog, End, Farewell, Refusal};
 
 use super::Reactor;
@@ -277,11 +278,16 @@ impl Reactor {
     }
 
     /// The controller of a host that has left is gone.
-    pub(super) fn dissociated(&mut self, slot: ControllerSlot, target: ControllerSlot) {
+    pub(super) fn dissociated(
+        &mut self,
+        slot: ControllerSlot,
+        target: ControllerSlot,
+        moved: &HealthRecord,
+    ) {
         self.associations.retain(|index| *index != slot.0);
         self.engine.assign_controller(self.id, slot, None);
         if let Some(target) = self.target_mut(target.0) {
-            target.dissociated(slot);
+            target.dissociated(slot, moved);
         }
         self.note_transition(target.0);
     }

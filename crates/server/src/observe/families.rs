@@ -173,7 +173,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_controller_commands",
         kind: Counter,
         unit: Count,
-        help: "Commands that transferred data, as the SMART log counts them: Compare counts as a read, Copy as a read and a write. Persistent.",
+        help: "Commands that transferred data, as the SMART log counts them: Compare counts as a read, Copy as a read and a write. Persistent, except for hosts over NVMe/TCP.",
         values: |c| {
             let counted = &c.counted.health;
             by(
@@ -189,7 +189,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_controller_data_bytes",
         kind: Counter,
         unit: Bytes,
-        help: "Bytes transferred by commands, as the SMART log counts them. Persistent.",
+        help: "Bytes transferred by commands, as the SMART log counts them. Persistent, except for hosts over NVMe/TCP.",
         values: |c| {
             let counted = &c.counted.health;
             by(
