@@ -69,4 +69,20 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "            if false {\n",
         test: program("network::survive::a_deleted_controller_leaves_its_port_to_others"),
     },
+    Mutation {
+        name: "network-moved",
+        guard: "what hosts that have left moved stays counted",
+        file: "crates/reactor/src/hosted/target.rs",
+        from: "        self.counts.moved.add_moved(moved);\n",
+        to: "        let _ = moved;\n",
+        test: program("network::operators::counters_of_hosts_stay_when_they_leave"),
+    },
+    Mutation {
+        name: "network-move",
+        guard: "queues of hosts over NVMe/TCP are not moved: their configuration has no reactors",
+        file: "crates/server/src/supervisor/moves.rs",
+        from: "        if config.is_some_and(|config| config.tcp_address().is_some()) {\n",
+        to: "        if false {\n",
+        test: program("network::operators::the_queues_of_hosts_over_tcp_are_not_moved"),
+    },
 ];
