@@ -1,8 +1,8 @@
-//! The entrance of hosts over NVMe/TCP: its listening socket, and the connections that are no host's
-//! yet, or no more.
+//! The entrance of hosts over NVMe/TCP: its listening socket, and the connections that are no
+//! host's yet, or no more.
 //!
-//! Many connections may introduce themselves at the same time. Where there are too many, one that has
-//! sent nothing gives way first: connections that send nothing do not keep hosts out. What a
+//! Many connections may introduce themselves at the same time. Where there are too many, one that
+//! has sent nothing gives way first: connections that send nothing do not keep hosts out. What a
 //! connection asks for with Connect is the reactor's to do, as it needs other controllers than the
 //! entrance's own.
 //!
@@ -96,7 +96,7 @@ pub(crate) struct Target {
     config: Arc<TargetConfig>,
     /// Most hosts at the same time.
     hosts: usize,
-    /// Configuration of the hosts' controllers, but for their names.
+    /// Configuration of the hosts' controllers; each has another name.
     template: ControllerConfig,
     /// Controllers made so far, which their names count.
     made: u64,

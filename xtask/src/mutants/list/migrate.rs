@@ -166,7 +166,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "migrate-left-halted",
         guard: "a host that leaves a stopped device leaves one that serves",
-        file: "crates/reactor/src/hosted.rs",
+        file: "crates/reactor/src/hosted/local.rs",
         from: "        controller.halt(false);",
         to: "",
         test: integration(

@@ -7,8 +7,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "network-refusal",
         guard: "a Connect command that the reactor refuses is answered",
         file: "crates/reactor/src/hosted/target.rs",
-        from: "        if farewell.poll(now) {\n            return;\n        }\n",
-        to: "",
+        from: "        if !farewell.poll(now) {\n",
+        to: "        if now.0 > 0 {\n",
         test: program("network::crowds::one_host_too_many_is_refused_until_another_has_left"),
     },
     Mutation {
@@ -23,8 +23,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "network-newcomers",
         guard: "connections that send nothing are bounded",
         file: "crates/reactor/src/hosted/target.rs",
-        from: "                        self.newcomers.pop_front();\n",
-        to: "",
+        from: "        if self.callers.len() >= MAX_CONNECTIONS {\n",
+        to: "        if self.callers.len() == usize::MAX {\n",
         test: program(
             "network::crowds::a_host_is_served_beside_connections_that_introduce_themselves_never",
         ),

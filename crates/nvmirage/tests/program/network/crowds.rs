@@ -120,7 +120,7 @@ fn a_host_that_reads_no_answer_costs_bounded_memory_and_no_other_host() {
     let mut deaf = Raw::connect(&port, 0, 1).unwrap();
     let before = resident(&mut server);
     kill_process(Pid::from_child(&stopped), Signal::STOP).unwrap();
-    // admin commands that nobody reads the answers of, until the sockets are full
+    // admin commands whose answers stay unread, until the sockets are full
     deaf.stream
         .set_write_timeout(Some(Duration::from_millis(500)))
         .unwrap();
