@@ -120,7 +120,9 @@ fn data(sqe: &Sqe, in_capsule: u32) -> Result<Data, Status> {
         if sgl.length != in_capsule {
             return Err(Status::DATA_SGL_LENGTH_INVALID);
         }
-    } else if kind != beside_it {
+    } else if kind != beside_it && !(kind == in_its_capsule && (sgl.address, sgl.length) == (0, 0))
+    {
+        // SPDK's initiator names a capsule without data for commands that have none.
         return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID);
     }
     let to_host = match direction {

@@ -306,6 +306,16 @@ fn a_half_without_the_other_one_is_aborted() {
 }
 
 #[test]
+fn a_feature_without_data_may_name_an_empty_capsule() {
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 0, Manner::default());
+    let mut sqe = host.command(AdminOpcode::SET_FEATURES, 0);
+    (sqe.cdw10, sqe.cdw11) = (7, 0x0003_0003);
+    in_capsule(&mut sqe, 0);
+    assert_eq!(host.admin.status(&mut rig, &sqe, &[]), GOOD);
+}
+
+#[test]
 fn admin_data_of_any_number_of_pages_arrive() {
     let mut rig = Rig::new();
     let mut host = Host::new(&mut rig, 0, Manner::default());

@@ -115,6 +115,16 @@ fn a_data_pointer_that_cannot_be_is_a_status_and_the_queue_goes_on() {
             0,
             Status::DATA_SGL_LENGTH_INVALID,
         ),
+        // No data, as SPDK says it.
+        (NvmOpcode::FLUSH, (block, 1), 0, 0, 0, GOOD),
+        (
+            NvmOpcode::FLUSH,
+            (block, 1),
+            8,
+            0,
+            0,
+            Status::SGL_DESCRIPTOR_TYPE_INVALID,
+        ),
         (NvmOpcode::READ, (transport, 0xa), 0, 512, 0, GOOD),
         (
             NvmOpcode::READ,
