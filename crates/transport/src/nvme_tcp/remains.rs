@@ -21,7 +21,7 @@ impl Remains {
     /// Takes completions, so that the controller goes on.
     pub(super) fn drain(&mut self, controller: &mut Controller, shared: &mut Drained<'_>) -> bool {
         let worked = self.take(shared);
-        self.rings.ring(controller);
+        self.rings.ring_head(controller);
         worked
     }
 

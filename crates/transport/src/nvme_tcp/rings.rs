@@ -2,7 +2,7 @@
 
 use controller::Controller;
 use memory::{Buffer, HostCq, HostMemory, HostSq, Iova};
-use nvme_spec::registers::sq_tail_offset;
+use nvme_spec::registers::{cq_head_offset, sq_tail_offset};
 use nvme_spec::{Cqe, Sqe};
 
 /// Address of the private memory for the controller. Not 0: an address of 0 is none.
@@ -126,6 +126,15 @@ impl Rings {
         both[4..].copy_from_slice(&self.cq_head.to_le_bytes());
         controller.bar_write(0, sq_tail_offset(self.qid), &both);
         true
+    }
+
+    /// Frees the entries of the completion queue. The submission queue may be gone.
+    pub(super) fn ring_head(&mut self, controller: &mut Controller) {
+        if self.cq_head != self.rung.1 {
+            self.rung.1 = self.cq_head;
+            let head = self.cq_head.to_le_bytes();
+            controller.bar_write(0, cq_head_offset(self.qid), &head);
+        }
     }
 }
 

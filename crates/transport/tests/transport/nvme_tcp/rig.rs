@@ -251,6 +251,11 @@ impl Rig {
         worked
     }
 
+    /// A turn of the controller alone.
+    pub(super) fn turn_controller(&self) {
+        self.bus.turn();
+    }
+
     fn arrive(&mut self, newcomer: Newcomer) {
         let now = self.now();
         let arrival = match newcomer.arrive(now) {

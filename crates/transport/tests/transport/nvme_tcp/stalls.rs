@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nvme_spec::Status;
-use nvme_spec::opcode::NvmOpcode;
+use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
 use zerocopy::IntoBytes as _;
 
 use super::host::{Connect, Host, Manner, Peer, in_capsule, pattern};
@@ -107,6 +107,34 @@ fn a_large_slot_of_a_command_that_ends_in_time_is_used_again() {
         host.io.push(peer);
         assert_eq!(r2ts(&mut rig, &mut host, 0), 3);
     }
+}
+
+#[test]
+fn a_queue_that_is_gone_has_no_doorbell() {
+    let mut rig = rig_with_slots(1);
+    let manner = Manner {
+        entries: 4,
+        ..Manner::default()
+    };
+    let mut host = Host::new(&mut rig, 1, manner);
+    let event = host.command(AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST, 0);
+    host.admin.send_capsule(&event, &[]);
+    rig.stall(true);
+    for _ in 0..4 {
+        let sqe = host.blocks(NvmOpcode::READ, 0, 1);
+        host.io[0].send_capsule(&sqe, &[]);
+    }
+    host.io[0].pump(&mut rig);
+    host.io.clear();
+    rig.settle();
+    rig.stall(false);
+    // The submission queue is gone when its last completions are taken.
+    for _ in 0..8 {
+        rig.turn_controller();
+    }
+    host.admin.pump(&mut rig);
+    assert_eq!(rig.association.as_ref().unwrap().queues(), 0);
+    assert!(host.admin.responses.is_empty(), "no invalid doorbell");
 }
 
 #[test]
