@@ -51,6 +51,31 @@ impl Association {
         worked
     }
 
+    /// Refuses the queues that are being made: the controller does not serve commands any more. It
+    /// may know a part of them until it is reset.
+    pub(super) fn refuse_making(&mut self, now: Time) {
+        for qid in 1..=self.config.queues {
+            let io = &mut self.io[place(qid)];
+            let (queue, step) = match io.take() {
+                Some(Io::Making(queue, step)) => (queue, step),
+                other => {
+                    *io = other;
+                    continue;
+                }
+            };
+            // The completion of this command is another step's no more.
+            self.own = self.own.filter(|own| *own != qid);
+            let step = match step {
+                Step::CreateCq => Step::DeleteCq,
+                _ => Step::DeleteSq,
+            };
+            let refusal = Refusal::Other(Status::COMMAND_SEQUENCE_ERROR);
+            let (farewell, remains) = queue.refuse_connect(refusal, &mut self.slots, now);
+            self.io[place(qid)] = Some(Io::Ending(remains, step));
+            self.leave(farewell);
+        }
+    }
+
     /// Stores the next command of the association's own.
     pub(super) fn submit_own(&mut self) -> bool {
         if !self.ready || self.own.is_some() {

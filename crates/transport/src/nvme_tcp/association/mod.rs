@@ -387,6 +387,9 @@ impl Association {
         let shut = csts.shst() != ShutdownStatus::NORMAL_OPERATION;
         self.failed = csts.cfs();
         self.ready = csts.rdy() && cc.en() && !self.failed && !shut;
+        if !self.ready {
+            self.refuse_making(now);
+        }
         if !csts.rdy() && !cc.en() {
             // Nothing completes in a reset.
             let all_ended = self.reset_at.is_some_and(|at| now.since(at) < RESET_NS);

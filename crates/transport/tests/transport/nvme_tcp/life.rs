@@ -5,8 +5,9 @@ use std::time::Duration;
 use nvme_spec::fabrics::{FabricsType, PropertySize};
 use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
 use nvme_spec::{Sqe, Status};
+use zerocopy::IntoBytes as _;
 
-use super::host::{Connect, Host, Manner, beside, in_capsule, pattern};
+use super::host::{Connect, Host, Manner, Peer, beside, in_capsule, pattern};
 use super::rig::{Rig, config};
 
 const GOOD: Status = Status::SUCCESSFUL_COMPLETION;
@@ -206,6 +207,37 @@ fn a_shutdown_completes_and_the_association_ends_with_its_connection() {
     assert_eq!(rig.ends, ["closed"]);
     assert!(rig.association.is_none());
     assert!(rig.with_controller(|controller| controller.is_quiet()));
+}
+
+#[test]
+fn a_queue_that_is_being_made_is_refused_by_a_shutdown() {
+    for turns in 1..6 {
+        let mut rig = Rig::new();
+        let mut host = Host::new(&mut rig, 0, Manner::default());
+        let mut peer = Peer::new(rig.connect(), host.offer);
+        peer.icreq();
+        peer.pump(&mut rig);
+        let connect = Connect::new(1, 32, host.cntlid);
+        peer.send_capsule(&connect.sqe, connect.data.as_bytes());
+        for _ in 0..turns {
+            rig.turn();
+        }
+        let opened = rig.association.as_ref().unwrap().queues();
+        assert_eq!(host.set(&mut rig, 0x14, 0x46_4061), GOOD);
+        let cqe = peer.response(&mut rig);
+        if opened == 0 {
+            assert_eq!(cqe.status.status(), Status::COMMAND_SEQUENCE_ERROR);
+            peer.stream.shutdown(std::net::Shutdown::Write).unwrap();
+            peer.pump(&mut rig);
+            assert!(peer.closed);
+        }
+        assert!(opened == 0 || turns > 1, "it was being made");
+        // And the next life has it.
+        assert_eq!(host.set(&mut rig, 0x14, 0x46_0060), GOOD);
+        host.enable(&mut rig);
+        let (_peer, cqe) = connect.peer(&mut rig, host.offer);
+        assert_eq!(cqe.status.status(), GOOD);
+    }
 }
 
 #[test]
