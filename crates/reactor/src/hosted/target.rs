@@ -246,10 +246,10 @@ impl Target {
     fn add(&mut self, caller: Caller) {
         if self.callers.len() >= MAX_CONNECTIONS {
             let first = self.callers.iter().min_by_key(|(_, caller)| caller.rank());
-            if let Some(number) = first.map(|(number, _)| *number) {
-                if let Some(Caller::New(..)) = self.callers.remove(&number) {
-                    self.counts.refuse("displaced");
-                }
+            let first = first.map(|(number, _)| *number);
+            let displaced = first.and_then(|number| self.callers.remove(&number));
+            if let Some(Caller::New(..)) = displaced {
+                self.counts.refuse("displaced");
             }
         }
         let number = self.called;

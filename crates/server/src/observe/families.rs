@@ -149,6 +149,13 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         values: |c| network(c, |n| one(n.all.waited)),
     },
     Metric {
+        name: "nvmirage_tcp_commands_lost",
+        kind: Counter,
+        unit: Count,
+        help: "Commands over NVMe/TCP that the controller abandoned while a medium had their data; that memory stays out of use until the host leaves.",
+        values: |c| network(c, |n| one(n.all.lost)),
+    },
+    Metric {
         name: "nvmirage_tcp_digest_errors",
         kind: Counter,
         unit: Count,

@@ -17,7 +17,7 @@ pub struct Counters {
     pub digest_errors: u64,
     /// Commands that had to wait for a large slot.
     pub waited: u64,
-    /// Commands that the controller gave up while a medium had their data, whose memory is out of
+    /// Commands that the controller abandoned while a medium had their data, whose memory is out of
     /// use since then.
     pub lost: u64,
     /// Connections of queues that ended, by the name of their end.
@@ -34,6 +34,7 @@ impl Counters {
             refused,
             digest_errors,
             waited,
+            lost,
             ended,
         } = other;
         self.received += received;
@@ -42,6 +43,7 @@ impl Counters {
         self.refused += refused;
         self.digest_errors += digest_errors;
         self.waited += waited;
+        self.lost += lost;
         for (name, count) in ended {
             *self.ended.entry(name).or_default() += count;
         }
