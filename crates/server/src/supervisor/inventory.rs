@@ -371,7 +371,7 @@ impl State {
         }
         config.subsystem = Some(config.subsystem().to_owned());
         // clients have other folders than the server
-        config.listen = config.listen.absolute(|path| std::path::absolute(path))?;
+        config.listen = config.listen.absolute(std::path::absolute)?;
         let mut served = self.controllers.iter();
         let served = served.find(|c| c.name == config.name);
         let placement = served.map_or(Ok(Vec::new()), |served| {
