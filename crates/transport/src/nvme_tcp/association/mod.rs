@@ -75,7 +75,8 @@ pub struct Association {
     host: Host,
     cntlid: u16,
     memory: HostMemory,
-    /// Kept for as long as the controller may use the memory.
+    /// The map whose view the controller has. That view keeps the memory mapped for as long as the
+    /// controller or a medium uses it, also behind the end of the association.
     _map: DmaMap,
     _mappings: ClientMappings,
     slots: Slots,
@@ -276,7 +277,7 @@ impl Association {
         }
         if now >= self.check_at {
             self.check_at = now + CHECK_NS;
-            self.check(now)?;
+            worked |= self.check(now)?;
         }
         Ok(worked)
     }
@@ -354,8 +355,9 @@ impl Association {
             .min()
     }
 
-    /// Ends it: closes its connections. The caller resets the controller, and drops it when it is
-    /// quiet.
+    /// Ends it: I/O connections close at once, and the admin connection is among those that are
+    /// returned, which the caller polls until each has closed. The caller resets the controller,
+    /// and drops it when it is quiet; media that still have data of it keep the memory by themselves.
     pub fn end(mut self, end: &End, now: Time) -> Vec<Farewell> {
         let mut connection = self.admin.part(&mut self.slots).0;
         if let End::Fault(fault) = end {
@@ -601,24 +603,24 @@ impl Association {
             }
         }
         worked |= self.admin.send(&mut self.slots, now)?;
-        let mut lost = None;
-        for (qid, io) in (1u16..).zip(&mut self.io) {
-            if let Some(Io::Open(queue)) = io {
+        for qid in 1..=self.config.queues {
+            if let Some(Io::Open(queue)) = &mut self.io[place(qid)] {
                 match queue.send(&mut self.slots, now) {
                     Ok(sent) => worked |= sent,
-                    Err(end) => lost = Some((qid, end)),
+                    Err(end) => {
+                        // Its slots are others', and it is to be deleted.
+                        worked = true;
+                        self.lose(qid, &end, now);
+                    }
                 }
             }
-        }
-        if let Some((qid, end)) = lost {
-            self.lose(qid, &end, now);
         }
         let enabled = self.enabled;
         Ok(worked || self.open().any(|queue| queue.has_work(enabled)))
     }
 
-    /// Looks for what has taken too long.
-    fn check(&mut self, now: Time) -> Result<(), End> {
+    /// Looks for what has taken too long. True where a queue has ended.
+    fn check(&mut self, now: Time) -> Result<bool, End> {
         // A host that is there resets a controller that has failed. The timeout may be one that a
         // feature has set: only the controller knows it.
         let silent = now.since(self.heard);
@@ -626,14 +628,16 @@ impl Association {
             return Err(End::KeepAlive);
         }
         self.admin.check(now)?;
+        let mut worked = false;
         for qid in 1..=self.config.queues {
             if let Some(Io::Open(queue)) = &self.io[place(qid)]
                 && let Err(end) = queue.check(now)
             {
+                worked = true;
                 self.lose(qid, &end, now);
             }
         }
-        Ok(())
+        Ok(worked)
     }
 
     /// Notes which connections are to be polled for writing.

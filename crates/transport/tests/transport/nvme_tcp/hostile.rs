@@ -531,7 +531,7 @@ fn a_host_that_does_not_read_waits_for_itself_alone() {
     rig.settle();
     assert!(ended(&rig).is_empty());
     rig.advance(Duration::from_secs(2));
-    rig.settle();
+    assert!(rig.poll_association(), "its queue is to be deleted");
     assert_eq!(ended(&rig), ["does-not-read"]);
     assert_eq!(
         host.read(&mut rig, 1, 0, 256).len(),

@@ -273,6 +273,23 @@ fn a_queue_that_closes_is_deleted_and_can_be_made_again() {
 }
 
 #[test]
+fn queues_that_take_no_answers_end_together() {
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 3, Manner::default());
+    for queue in 0..2 {
+        let read = host.blocks(NvmOpcode::READ, 0, 8);
+        host.io[queue].send_capsule(&read, &[]);
+        let stream = &host.io[queue].stream;
+        stream.shutdown(std::net::Shutdown::Read).unwrap();
+    }
+    rig.turn();
+    let association = rig.association.as_ref().unwrap();
+    assert_eq!(association.counters().ended["closed"], 2);
+    rig.settle();
+    assert_eq!(host.read(&mut rig, 2, 0, 8).len(), 4096);
+}
+
+#[test]
 fn a_host_that_falls_silent_loses_its_association() {
     let mut rig = Rig::new();
     let manner = Manner {

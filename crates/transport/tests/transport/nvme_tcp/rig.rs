@@ -251,6 +251,17 @@ impl Rig {
         worked
     }
 
+    /// A poll of the association alone, which has not ended; whether it worked.
+    pub(super) fn poll_association(&mut self) -> bool {
+        let now = self.now();
+        let association = self.association.as_mut().unwrap();
+        let polled = self
+            .bus
+            .with_controller(|controller| association.poll(controller, now));
+        assert!(polled.ended.is_none());
+        polled.worked
+    }
+
     /// A turn of the controller alone.
     pub(super) fn turn_controller(&self) {
         self.bus.turn();
