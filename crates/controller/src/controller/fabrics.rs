@@ -39,6 +39,12 @@ impl Controller {
         self.apply_connect();
     }
 
+    /// The Keep Alive Timeout in milliseconds, of Connect or of the feature; 0 is none.
+    #[must_use]
+    pub fn keep_alive_ms(&self) -> u32 {
+        self.features.keep_alive_ms()
+    }
+
     /// Bytes have come from the host, on any of its connections: the Keep Alive Timer restarts with
     /// the next turn (traffic based keep alive; Base 2.1, 3.9).
     ///

@@ -6,12 +6,14 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use nvme_spec::cqe::StatusField;
 use nvme_spec::fabrics::{CONNECT_DATA_SIZE, ConnectData};
 use nvme_spec::{Cqe, Sqe, Status};
 use nvme_tcp::{Encoder, Event, Head, Offer};
 use port::time::Time;
+use rustix::net::sockopt;
 use zerocopy::FromBytes;
 
 use super::TargetConfig;
@@ -20,6 +22,12 @@ use super::connect::{self, Connect, Host, Refusal};
 use super::connection::NEWCOMER_INPUT;
 use super::connection::{Connection, End, Pdu};
 
+/// How long a connection is silent before it is probed.
+const PROBE_IDLE: Duration = Duration::from_secs(30);
+/// Time between two probes.
+const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+/// Probes without an answer that end a connection.
+const PROBES: u32 = 3;
 /// How long a newcomer may take for its ICReq, from its accept. The Linux host sends it at once.
 const IC_NS: u64 = 5_000_000_000;
 /// How long it may take for its Connect command, from its ICReq. The Linux host opens all
@@ -71,12 +79,23 @@ pub struct Newcomer {
     since: Time,
 }
 
+/// Has the system ask for a sign of life on a connection that is silent, and end it after about a
+/// minute without one.
+fn keep_alive(stream: &OwnedFd) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, PROBE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, PROBE_INTERVAL)?;
+    Ok(sockopt::set_tcp_keepcnt(stream, PROBES)?)
+}
+
 impl Newcomer {
     /// Takes a connection that was accepted at `now`.
     ///
     /// # Errors
     /// It cannot be made non-blocking.
     pub fn new(stream: OwnedFd, config: Arc<TargetConfig>, now: Time) -> io::Result<Self> {
+        // A host without a keep alive timeout may vanish without a word. Not every socket has it.
+        let _ = keep_alive(&stream);
         Ok(Self {
             connection: Connection::new(stream)?,
             config,

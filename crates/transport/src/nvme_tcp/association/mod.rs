@@ -388,6 +388,8 @@ impl Association {
         self.enabled = cc.en();
         let shut = csts.shst() != ShutdownStatus::NORMAL_OPERATION;
         self.failed = csts.cfs();
+        // A feature may have set it.
+        self.kato_ms = controller.keep_alive_ms();
         self.ready = csts.rdy() && cc.en() && !self.failed && !shut;
         if !self.ready {
             self.refuse_making(now);
@@ -621,8 +623,7 @@ impl Association {
 
     /// Looks for what has taken too long. True where a queue has ended.
     fn check(&mut self, now: Time) -> Result<bool, End> {
-        // A host that is there resets a controller that has failed. The timeout may be one that a
-        // feature has set: only the controller knows it.
+        // A host that is there resets a controller that has failed.
         let silent = now.since(self.heard);
         if self.failed && silent >= SILENT_NS.max(u64::from(self.kato_ms) * 1_000_000) {
             return Err(End::KeepAlive);

@@ -1,10 +1,12 @@
 //! Properties, enabling, resets, shutdown and the ends of associations and queues.
 
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use nvme_spec::fabrics::{FabricsType, PropertySize};
 use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
 use nvme_spec::{Sqe, Status};
+use rustix::net::sockopt;
 use zerocopy::IntoBytes as _;
 
 use super::host::{Connect, Host, Manner, Peer, beside, in_capsule, pattern};
@@ -315,6 +317,44 @@ fn a_host_that_falls_silent_loses_its_association() {
     host.admin.pump(&mut rig);
     host.io[0].pump(&mut rig);
     assert!(host.admin.closed && host.io[0].closed);
+}
+
+#[test]
+fn a_timeout_that_a_feature_has_set_is_kept() {
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 0, Manner::default());
+    let deadline = |rig: &Rig| rig.association.as_ref().unwrap().next_deadline();
+    assert_eq!(deadline(&rig), None);
+    let mut sqe = host.command(AdminOpcode::SET_FEATURES, 0);
+    (sqe.cdw10, sqe.cdw11) = (0x0f, 5000);
+    assert_eq!(host.admin.status(&mut rig, &sqe, &[]), GOOD);
+    let from = rig.now();
+    assert!(
+        deadline(&rig).is_some_and(|at| (4_000_000_000..6_000_000_000).contains(&at.since(from)))
+    );
+    // It is polled when that says so, and not before.
+    for _ in 0..12 {
+        let Some(at) = rig.association.as_ref().and_then(|it| it.next_deadline()) else {
+            break;
+        };
+        rig.advance(Duration::from_nanos(at.0.saturating_sub(rig.now().0)));
+        rig.turn();
+    }
+    assert_eq!(rig.ends, ["keep-alive"]);
+}
+
+#[test]
+fn a_silent_connection_is_probed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let _theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (ours, _) = listener.accept().unwrap();
+    let seen = ours.try_clone().unwrap();
+    let mut rig = Rig::new();
+    rig.accept(ours.into());
+    assert!(sockopt::socket_keepalive(&seen).unwrap());
+    let probes = sockopt::tcp_keepintvl(&seen).unwrap() * sockopt::tcp_keepcnt(&seen).unwrap();
+    let all = sockopt::tcp_keepidle(&seen).unwrap() + probes;
+    assert_eq!(all, Duration::from_secs(60));
 }
 
 #[test]
