@@ -125,6 +125,28 @@ fn a_deleted_controller_leaves_its_port_to_others() {
     server.stop();
 }
 
+#[test]
+fn a_port_that_a_reload_changes_is_kept_and_the_old_one_is_free() {
+    let world = World::new();
+    let (mut server, port) = both(&world);
+    let other = Port::new();
+    let config = std::fs::read_to_string(world.path("config.toml")).unwrap();
+    world.write(
+        "config.toml",
+        &config.replace(&port.listen(), &other.listen()),
+    );
+    world.ok(&world.steer(&["reload"]));
+    for byte in 1..3 {
+        drop(TcpListener::bind(port.address()).unwrap());
+        let mut far = again(&other);
+        far.fill(1, 3, byte);
+        replace(&mut server);
+        TcpListener::bind(other.address()).unwrap_err();
+        assert!(has(&mut again(&other), byte));
+    }
+    server.stop();
+}
+
 /// Address of the drive with the NQN that its subsystem has now.
 fn target_of(world: &World) -> String {
     let shown = world
