@@ -179,7 +179,7 @@ pub(super) struct Connection {
     out: VecDeque<Pdu>,
     /// Bytes of the first PDU that have gone.
     gone: usize,
-    /// Since when the socket takes nothing.
+    /// Since when the socket has not taken a whole PDU.
     blocked: Option<Time>,
     pub(super) received: u64,
     pub(super) sent: u64,
@@ -325,7 +325,7 @@ impl Connection {
         self.blocked.is_some()
     }
 
-    /// Since when the socket takes nothing.
+    /// Since when the socket has not taken a whole PDU.
     pub(super) fn blocked_since(&self) -> Option<Time> {
         self.blocked
     }
@@ -368,11 +368,8 @@ impl Connection {
             Err(error) => return Err(failed(error)),
         };
         let worked = sent > 0;
-        self.blocked = match self.blocked {
-            _ if sent == bytes => None,
-            Some(since) if !worked => Some(since),
-            _ => Some(now),
-        };
+        let all = sent == bytes;
+        let mut pdus = 0;
         self.sent += sent as u64;
         while let Some(pdu) = self.out.front() {
             let left = pdu.len() - self.gone;
@@ -386,7 +383,14 @@ impl Connection {
                 freed(index);
             }
             self.out.pop_front();
+            pdus += 1;
         }
+        self.blocked = match self.blocked {
+            _ if all => None,
+            // Bytes now and then are not enough.
+            Some(since) if pdus == 0 => Some(since),
+            _ => Some(now),
+        };
         Ok(worked)
     }
 

@@ -26,7 +26,7 @@ use crate::nvme_tcp::newcomer::{Arrival, Farewell};
 const IN_CAPSULE: u32 = 8192;
 /// Receives in one poll.
 const RECEIVES: usize = 4;
-/// How long a host may leave an answer unread.
+/// How long a host may take to read an answer.
 const UNREAD_NS: u64 = 10_000_000_000;
 
 /// See the module.
@@ -39,6 +39,8 @@ pub struct DiscoverySession {
     /// Entries of the queue, and its head; no head where flow control is off.
     entries: u16,
     head: Option<u16>,
+    /// Since when an answer waits for its host to read.
+    unread: Option<Time>,
     /// A command whose capsule has data that are still to come, and their bytes.
     command: Option<(Sqe, u32)>,
 }
@@ -70,6 +72,7 @@ impl DiscoverySession {
             data,
             entries: connect.entries,
             head: has_flow_control.then_some(0),
+            unread: None,
             command: None,
         };
         let mut cqe = session.cqe(connect.cid, Status::SUCCESSFUL_COMPLETION);
@@ -87,8 +90,8 @@ impl DiscoverySession {
         self.discovery.set_log(log);
     }
 
-    /// Reads commands and sends answers. Due when the socket is readable, or writable and
-    /// [`Self::wants_write`], at [`Self::deadline`], and after [`Self::set_log`].
+    /// Reads commands and sends answers. Due when the socket is readable and [`Self::wants_read`],
+    /// or writable and [`Self::wants_write`], at [`Self::deadline`], and after [`Self::set_log`].
     ///
     /// # Errors
     /// The connection is over.
@@ -109,10 +112,7 @@ impl DiscoverySession {
     /// When it must be polled although nothing happens.
     #[must_use]
     pub fn deadline(&self) -> Time {
-        let unread = self
-            .connection
-            .blocked_since()
-            .map(|since| since + UNREAD_NS);
+        let unread = self.unread.map(|since| since + UNREAD_NS);
         unread
             .into_iter()
             .fold(self.discovery.deadline(), Time::min)
@@ -122,6 +122,13 @@ impl DiscoverySession {
     #[must_use]
     pub fn wants_write(&self) -> bool {
         self.connection.is_blocked()
+    }
+
+    /// Whether it is to be polled for reading: it is not read while an answer waits, so that bytes
+    /// which are there would wake its poller again and again.
+    #[must_use]
+    pub fn wants_read(&self) -> bool {
+        self.connection.waiting() == 0
     }
 
     fn serve(&mut self, now: Time) -> Result<(), End> {
@@ -145,8 +152,12 @@ impl DiscoverySession {
             self.respond(&cqe);
             self.connection.send(now, |_| ())?;
         }
-        let unread = self.connection.blocked_since();
-        if unread.is_some_and(|since| now >= since + UNREAD_NS) {
+        // Of the whole answer: each poll reads the next command only when it has gone.
+        self.unread = match self.connection.waiting() {
+            0 => None,
+            _ => self.unread.or(Some(now)),
+        };
+        if self.unread.is_some_and(|since| now >= since + UNREAD_NS) {
             return Err(End::DoesNotRead);
         }
         if now >= self.discovery.deadline() {

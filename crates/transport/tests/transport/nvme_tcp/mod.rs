@@ -4,6 +4,7 @@
 
 mod connect;
 mod data;
+mod discovery;
 mod driver;
 mod host;
 mod hostile;
