@@ -157,6 +157,11 @@ fn admin(sqe: &Sqe, len: u32) -> Result<(), Status> {
     }
 }
 
+/// Whether a command that succeeds surely writes all of its `len` bytes to the host.
+pub(super) fn fills(sqe: &Sqe, len: u32, namespaces: &NamespaceTable) -> bool {
+    sqe.nvm_opcode() == NvmOpcode::READ && blocks_len(sqe, namespaces) == Some(len.into())
+}
+
 /// Bytes of the blocks that an I/O command moves, where it names so many. The controller checks
 /// other commands against their descriptor; Linux sends a page for one range of Dataset Management.
 pub(super) fn blocks_len(sqe: &Sqe, namespaces: &NamespaceTable) -> Option<u64> {
@@ -169,4 +174,67 @@ pub(super) fn blocks_len(sqe: &Sqe, namespaces: &NamespaceTable) -> Option<u64> 
     };
     let count = u64::from(sqe.cdw12 & 0xffff) + 1;
     moves.then(|| count << namespace.lba_shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use nvme_spec::log::CommandEffects;
+    use port::namespace::Namespace;
+    use port::set::{Asked, CommandSet};
+    use port::{ChannelId, MediumTraits};
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Keys;
+
+    impl CommandSet for Keys {
+        fn csi(&self) -> Csi {
+            Csi::KEY_VALUE
+        }
+
+        fn command(&self, _: &Sqe, _: &Namespace) -> Result<Option<Asked>, Status> {
+            Ok(None)
+        }
+
+        fn effects(&self, _: u8) -> Option<CommandEffects> {
+            None
+        }
+
+        fn has_blocks(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_read_of_blocks_fills_its_data_and_a_retrieve_may_not() {
+        let namespace = |nsid, set| Namespace {
+            nsid,
+            channel: ChannelId(0),
+            start: 0,
+            blocks: 100,
+            lba_shift: 9,
+            nguid: [0; 16],
+            eui64: [0; 8],
+            traits: MediumTraits::default(),
+            restrictions: None,
+            set,
+        };
+        let keys: Arc<dyn CommandSet> = Arc::new(Keys);
+        let table = NamespaceTable::from(vec![namespace(1, None), namespace(2, Some(keys))]);
+        let command = |opcode: NvmOpcode, nsid| Sqe {
+            opcode: opcode.0,
+            nsid,
+            cdw12: 7,
+            ..Sqe::default()
+        };
+        assert!(fills(&command(NvmOpcode::READ, 1), 4096, &table));
+        // The opcode of Retrieve, no such namespace, and another command of blocks.
+        assert!(!fills(&command(NvmOpcode::READ, 2), 4096, &table));
+        assert!(!fills(&command(NvmOpcode::READ, 3), 4096, &table));
+        assert!(!fills(&command(NvmOpcode::READ, 1), 8192, &table));
+        assert!(!fills(&command(NvmOpcode::COMPARE, 1), 4096, &table));
+    }
 }

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use controller::Controller;
 use memory::{Buffer, HostMemory};
 use nvme_spec::cqe::StatusField;
-use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
+use nvme_spec::opcode::AdminOpcode;
 use nvme_spec::sqe::Fuse;
 use nvme_spec::{Cqe, Sqe, Status};
 use nvme_tcp::{Event, Fault, Piece, Transfer};
@@ -24,7 +24,7 @@ use super::commands::{Commands, Place, State};
 use super::connect::{Connect, Refusal};
 use super::connection::{ADMIN_IN_CAPSULE, Connection, End, Pdu};
 use super::counters::Counters;
-use super::judge::{Limits, judge};
+use super::judge::{Limits, fills, judge};
 use super::newcomer::{Farewell, refuse};
 use super::remains::Remains;
 use super::rings::{PAGE, Rings};
@@ -502,9 +502,10 @@ impl Queue {
     fn entry(&self, index: u16, slots: &Slots, namespaces: &NamespaceTable) -> Sqe {
         let command = self.commands.get(index);
         let at = self.at(index, slots);
-        let is_read = self.qid > 0 && command.sqe.nvm_opcode() == NvmOpcode::READ;
-        if command.data.to_host && !is_read {
-            // A command may write less than its host asked for.
+        let filled = self.qid > 0 && fills(&command.sqe, command.data.len, namespaces);
+        if command.data.to_host && !filled {
+            // A command may write less than its host asked for, such as Retrieve, which has the
+            // opcode of Read. The rest must not be another command's.
             self.memory.clear(at, command.data.len as usize);
         }
         if self.qid == 0 {
