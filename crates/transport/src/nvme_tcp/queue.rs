@@ -40,6 +40,9 @@ const READ_NS: u64 = 30_000_000_000;
 const RECEIVES: usize = 8;
 /// PDUs that wait to be sent, above which no more completions are taken.
 const SENDING: usize = 48;
+/// Bytes of data to the host in one drain, above which no more completions are taken: their digests
+/// are computed here.
+const DRAINED: u32 = 1 << 20;
 
 /// Identifier of the association's own commands in its admin queue. Hosts do not use it (Base 2.1,
 /// 4.2.1).
@@ -526,7 +529,11 @@ impl Queue {
     /// command. True where there was something.
     pub(super) fn drain(&mut self, shared: &mut Drained<'_>, own: &mut Option<Cqe>) -> bool {
         let mut worked = false;
-        while !self.connection.is_blocked() && self.connection.waiting() < SENDING {
+        let mut bytes = 0;
+        while !self.connection.is_blocked()
+            && self.connection.waiting() < SENDING
+            && bytes < DRAINED
+        {
             let Some(cqe) = self.rings.take() else {
                 break;
             };
@@ -534,7 +541,8 @@ impl Queue {
             if self.qid == 0 && cqe.cid == OWN_CID {
                 *own = Some(cqe);
             } else if let Some(index) = self.commands.stored(cqe.cid) {
-                self.complete(index, &cqe, shared);
+                // Each at most a command's largest transfer.
+                bytes += self.complete(index, &cqe, shared);
             }
         }
         worked
@@ -548,7 +556,8 @@ impl Queue {
             || !self.fabrics.is_empty()
     }
 
-    fn complete(&mut self, index: u16, cqe: &Cqe, shared: &mut Drained<'_>) {
+    /// Answers a command that has completed. Bytes of data that go to the host.
+    fn complete(&mut self, index: u16, cqe: &Cqe, shared: &mut Drained<'_>) -> u32 {
         let command = self.commands.get(index);
         let (cid, data) = (command.sqe.cid, command.data);
         let is_lost = self.commands.note_end(index, cqe.status.status());
@@ -572,7 +581,7 @@ impl Queue {
         if stands {
             self.next_head();
             self.commands.answer(index);
-            return;
+            return data.len;
         }
         let frees = if is_lost {
             self.lost += 1;
@@ -588,6 +597,7 @@ impl Queue {
         let cqe = self.cqe(cid, cqe.dw0, cqe.dw1, cqe.status);
         let head = self.connection.encoder().response(&cqe);
         self.connection.push(Pdu::bare(head, frees));
+        if sends { data.len } else { 0 }
     }
 
     /// Sends what waits. True where something has gone.
