@@ -58,6 +58,8 @@ pub(super) struct Command {
     generation: u16,
     /// The other half of its pair.
     pub(super) partner: Option<u16>,
+    /// The controller was reset: data that an R2T has asked for may still come, and go nowhere.
+    pub(super) forgotten: bool,
     /// Its other half was given up.
     hangs: bool,
     /// What it ends with, where that is known before the controller has it.
@@ -161,6 +163,20 @@ impl Commands {
         entry.state = State::Free;
         self.free.push(index);
         std::mem::take(&mut entry.place)
+    }
+
+    /// The controller was reset while an R2T of it was not answered. Its identifier may be used
+    /// again; its entry waits for the data, once: another reset frees it.
+    pub(super) fn forget(&mut self, index: u16) -> bool {
+        let entry = &mut self.entries[usize::from(index)];
+        let waits = matches!(entry.state, State::Data(_)) && !entry.forgotten;
+        if waits {
+            entry.forgotten = true;
+            if std::mem::take(&mut entry.known) {
+                self.cids.remove(entry.sqe.cid);
+            }
+        }
+        waits
     }
 
     /// A stored command ends with `status`: whether a medium may still have its data, as the

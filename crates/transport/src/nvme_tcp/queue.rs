@@ -372,6 +372,12 @@ impl Queue {
         }
         match command.state {
             State::Data(transfer) if !transfer.is_complete() => return,
+            State::Data(_) if command.forgotten => {
+                if let Place::Large(slot) = self.commands.release(index) {
+                    shared.slots.give_back(slot);
+                }
+                return;
+            }
             State::Data(_) => self.awaited -= 1,
             _ => {}
         }
@@ -615,21 +621,25 @@ impl Queue {
     }
 
     /// Forgets the commands that are not answered: the controller was reset, and will complete none
-    /// of them.
+    /// of them. Data that an R2T has asked for may still come.
     pub(super) fn forget(&mut self, slots: &mut Slots) {
         slots.forget(self.qid);
         for index in 0..self.entries {
             let state = self.commands.get(index).state;
             const KEPT: [State; 4] = [State::Free, State::Answered, State::Fabrics, State::Lost];
-            if KEPT.contains(&state) {
+            if KEPT.contains(&state) || self.commands.forget(index) {
                 continue;
             }
             if let Place::Large(slot) = self.commands.release(index) {
                 slots.give_back(slot);
             }
         }
-        self.sink = Sink::Nowhere;
-        self.receiving = None;
+        let waits = |index: &u16| self.commands.get(*index).forgotten;
+        self.receiving = self.receiving.filter(waits);
+        self.sink = match self.receiving {
+            Some(_) => self.sink,
+            None => Sink::Nowhere,
+        };
         self.first = None;
         self.ready.clear();
         self.awaited = 0;
@@ -672,7 +682,8 @@ impl Queue {
         let mut taken = self.commands.taken();
         let is_late = self.awaited > 0
             && taken.any(|(_, command)| {
-                matches!(command.state, State::Data(_)) && late(command.since, DATA_NS)
+                let waits = matches!(command.state, State::Data(_)) && !command.forgotten;
+                waits && late(command.since, DATA_NS)
             });
         if is_late { Err(End::SlowData) } else { Ok(()) }
     }

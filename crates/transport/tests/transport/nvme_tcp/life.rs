@@ -6,6 +6,7 @@ use std::time::Duration;
 use nvme_spec::fabrics::{FabricsType, PropertySize};
 use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
 use nvme_spec::{Sqe, Status};
+use nvme_tcp::Piece;
 use rustix::net::sockopt;
 use zerocopy::IntoBytes as _;
 
@@ -157,6 +158,82 @@ fn a_reset_ends_the_io_queues_and_a_new_life_begins() {
         host.admin.responses.is_empty(),
         "the event died with the reset"
     );
+}
+
+#[test]
+fn data_that_come_after_a_reset_go_nowhere() {
+    for half in [false, true] {
+        let mut rig = Rig::new();
+        let mut host = Host::new(&mut rig, 0, Manner::default());
+        // Timestamp, with its data by R2T.
+        let mut sqe = host.command(AdminOpcode::SET_FEATURES, 8);
+        sqe.cdw10 = 0x0e;
+        host.admin.send_capsule(&sqe, &[]);
+        host.admin.pump(&mut rig);
+        let r2t = host.admin.r2ts.pop_front().unwrap();
+        let mut data = host.admin.h2c(
+            &Piece {
+                cccid: r2t.cccid,
+                ttag: r2t.ttag,
+                offset: 0,
+                len: r2t.r2tl,
+                last: true,
+            },
+            &[7; 8],
+        );
+        let mut disable = Sqe::fabrics(FabricsType::PROPERTY_SET).with_property(0x46_0060);
+        disable.cid = 0x0fff;
+        disable.cdw11 = 0x14;
+        beside(&mut disable, 0);
+        let bytes = host.admin.capsule(&disable, &[]);
+        host.admin.send(&bytes);
+        if half {
+            let rest = data.split_off(28);
+            host.admin.send(&data);
+            data = rest;
+        }
+        assert_eq!(host.admin.response(&mut rig).cid, 0x0fff);
+        host.admin.send(&data);
+        host.admin.pump(&mut rig);
+        assert!(rig.ends.is_empty() && host.admin.responses.is_empty());
+        // Once: then there is no such transfer.
+        host.enable(&mut rig);
+        assert_eq!(host.identify(&mut rig, 1, 0).len(), 4096);
+        let again = host.admin.h2c(
+            &Piece {
+                cccid: r2t.cccid,
+                ttag: r2t.ttag,
+                offset: 0,
+                len: r2t.r2tl,
+                last: true,
+            },
+            &[7; 8],
+        );
+        host.admin.send(&again);
+        host.admin.pump(&mut rig);
+        assert_eq!(rig.ends, ["transfer-tag"]);
+    }
+}
+
+#[test]
+fn data_that_never_come_after_a_reset_are_not_waited_for() {
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 0, Manner::default());
+    let mut sqe = host.command(AdminOpcode::SET_FEATURES, 8);
+    sqe.cdw10 = 0x0e;
+    // More than the queue has entries.
+    for _ in 0..40 {
+        host.admin.send_capsule(&sqe, &[]);
+        host.admin.pump(&mut rig);
+        assert!(host.admin.r2ts.pop_front().is_some());
+        assert_eq!(host.set(&mut rig, 0x14, 0x46_0060), GOOD);
+        rig.settle();
+        host.enable(&mut rig);
+    }
+    rig.advance(Duration::from_secs(40));
+    rig.settle();
+    assert!(rig.ends.is_empty(), "{:?}", rig.ends);
+    assert_eq!(host.identify(&mut rig, 1, 0).len(), 4096);
 }
 
 #[test]
