@@ -77,6 +77,8 @@ pub(super) struct Queue {
     qid: u16,
     entries: u16,
     pub(super) connection: Connection,
+    /// When something came last.
+    pub(super) heard: Time,
     memory: HostMemory,
     commands: Commands,
     pub(super) rings: Rings,
@@ -129,6 +131,7 @@ impl Queue {
             qid,
             entries,
             connection,
+            heard: Time(0),
             memory: memory.clone(),
             commands: Commands::new(entries),
             rings,
@@ -183,6 +186,14 @@ impl Queue {
 
     /// Takes what the socket has. True where there was something.
     pub(super) fn read(&mut self, shared: &mut Shared<'_>) -> Result<bool, End> {
+        let worked = self.receive(shared)?;
+        if worked {
+            self.heard = shared.now;
+        }
+        Ok(worked)
+    }
+
+    fn receive(&mut self, shared: &mut Shared<'_>) -> Result<bool, End> {
         let mut worked = false;
         for _ in 0..RECEIVES {
             if let Sink::Memory(at) = self.sink

@@ -40,6 +40,8 @@ use crate::nvme_tcp::{TargetConfig, properties};
 const REUSE_NS: u64 = 100_000_000;
 /// Connections that close at a time; more are dropped at once.
 const LEAVING_MAX: usize = 16;
+/// How long a connection is read in every turn after something has come.
+const HOT_NS: u64 = 50_000;
 /// How often commands are looked at that wait for their host.
 const CHECK_NS: u64 = 1_000_000_000;
 /// A reset that takes less has waited for all media. After 4 s the controller gives commands up; a
@@ -56,6 +58,14 @@ pub struct Polled {
     /// Why the association is over, when it is: call [`Association::end`], and reset its
     /// controller.
     pub ended: Option<End>,
+}
+
+/// Which connections are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Read {
+    All,
+    /// Those that had something a moment ago.
+    Hot,
 }
 
 /// An I/O queue.
@@ -245,7 +255,18 @@ impl Association {
     /// connection is readable, or writable where that is wanted, at [`Self::next_deadline`], and
     /// after a turn while it works.
     pub fn poll(&mut self, controller: &mut Controller, now: Time) -> Polled {
-        let served = self.serve(controller, now);
+        self.poll_some(controller, now, Read::All)
+    }
+
+    /// As [`Self::poll`], in a turn in which no poller has said that a connection is readable: only
+    /// connections are read that had something within the last 50 µs, or have bytes that came with
+    /// their Connect command.
+    pub fn poll_hot(&mut self, controller: &mut Controller, now: Time) -> Polled {
+        self.poll_some(controller, now, Read::Hot)
+    }
+
+    fn poll_some(&mut self, controller: &mut Controller, now: Time, read: Read) -> Polled {
+        let served = self.serve(controller, now, read);
         self.note_wanting();
         match served {
             Ok(worked) => Polled {
@@ -259,9 +280,9 @@ impl Association {
         }
     }
 
-    fn serve(&mut self, controller: &mut Controller, now: Time) -> Result<bool, End> {
+    fn serve(&mut self, controller: &mut Controller, now: Time, read: Read) -> Result<bool, End> {
         self.follow(controller, now);
-        let mut worked = self.read(controller, now)?;
+        let mut worked = self.read(controller, now, read)?;
         worked |= self.execute_fabrics(controller, now);
         worked |= self.retry(now);
         self.leaving.retain_mut(|farewell| {
@@ -457,8 +478,8 @@ impl Association {
         }
     }
 
-    /// Reads all connections.
-    fn read(&mut self, controller: &mut Controller, now: Time) -> Result<bool, End> {
+    /// Reads connections.
+    fn read(&mut self, controller: &mut Controller, now: Time, read: Read) -> Result<bool, End> {
         let Self {
             admin,
             io,
@@ -476,10 +497,18 @@ impl Association {
             ready: *ready,
             now,
         };
-        let mut heard = admin.read(&mut shared)?;
+        // What came with a Connect command no poller knows of.
+        let is_due = |queue: &Queue| {
+            read == Read::All
+                || now.since(queue.heard) <= HOT_NS
+                || !queue.connection.input.bytes().is_empty()
+        };
+        let mut heard = is_due(admin) && admin.read(&mut shared)?;
         let mut lost = None;
         for (qid, io) in (1u16..).zip(io) {
-            if let Some(Io::Open(queue)) = io {
+            if let Some(Io::Open(queue)) = io
+                && is_due(queue)
+            {
                 match queue.read(&mut shared) {
                     Ok(worked) => heard |= worked,
                     // Others are read by the next poll.

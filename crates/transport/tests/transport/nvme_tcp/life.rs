@@ -435,6 +435,26 @@ fn a_silent_connection_is_probed() {
 }
 
 #[test]
+fn a_hot_turn_reads_the_queues_that_had_something_a_moment_ago() {
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 2, Manner::default());
+    rig.advance(Duration::from_secs(1));
+    let reads = [0, 1].map(|_| host.blocks(NvmOpcode::READ, 0, 1));
+    host.io[0].send_capsule(&reads[0], &[]);
+    assert!(!rig.poll_hot(), "no poller has named it");
+    assert!(rig.poll_association());
+    host.io[0].send_capsule(&reads[1], &[]);
+    host.io[1].send_capsule(&reads[0], &[]);
+    let commands = |rig: &Rig| rig.association.as_ref().unwrap().counters().commands;
+    let before = commands(&rig);
+    rig.poll_hot();
+    assert_eq!(commands(&rig), before + 1, "of the first queue alone");
+    host.io[0].pump(&mut rig);
+    host.io[1].pump(&mut rig);
+    assert_eq!(host.io[0].responses.len() + host.io[1].responses.len(), 3);
+}
+
+#[test]
 fn a_fault_of_one_queue_is_no_other_ones() {
     let mut rig = Rig::new();
     let mut host = Host::new(&mut rig, 2, Manner::default());

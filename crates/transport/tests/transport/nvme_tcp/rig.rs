@@ -251,6 +251,14 @@ impl Rig {
         worked
     }
 
+    /// As [`Self::poll_association`], in a turn without an event of a poller.
+    pub(super) fn poll_hot(&mut self) -> bool {
+        let now = self.now();
+        let association = self.association.as_mut().unwrap();
+        let poll = |controller: &mut Controller| association.poll_hot(controller, now);
+        self.bus.with_controller(poll).worked
+    }
+
     /// A poll of the association alone, which has not ended; whether it worked.
     pub(super) fn poll_association(&mut self) -> bool {
         let now = self.now();
