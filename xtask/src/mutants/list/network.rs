@@ -38,6 +38,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: program("network::operators::hosts_are_disconnected_by_name_by_identifier_or_all"),
     },
     Mutation {
+        name: "network-named",
+        guard: "a request that names no host disconnects none",
+        file: "crates/server/src/supervisor/hosts.rs",
+        from: "            (None, None, true) => {}\n",
+        to: "            (None, None, _) => {}\n",
+        test: program("network::operators::hosts_are_disconnected_by_name_by_identifier_or_all"),
+    },
+    Mutation {
         name: "network-sums",
         guard: "counters of a host stay when it leaves",
         file: "crates/reactor/src/network.rs",

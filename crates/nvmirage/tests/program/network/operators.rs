@@ -181,10 +181,11 @@ fn hosts_are_disconnected_by_name_by_identifier_or_all() {
         )
     };
     assert_eq!(ended("removed"), 4.0);
-    let body = "{\"cntlid\":256,\"all\":true}";
-    world
-        .ask("POST /v1/hosts/store/disconnect", &[], body)
-        .refuses(422, "exactly one of nqn, cntlid and all");
+    for body in ["{}", "{\"all\":false}", "{\"cntlid\":256,\"all\":true}"] {
+        world
+            .ask("POST /v1/hosts/store/disconnect", &[], body)
+            .refuses(422, "exactly one of nqn, cntlid and all");
+    }
     server.stop();
 }
 
