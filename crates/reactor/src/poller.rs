@@ -50,6 +50,21 @@ impl Source {
     }
 }
 
+/// What a descriptor is watched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interest {
+    pub(crate) input: bool,
+    pub(crate) output: bool,
+}
+
+impl Interest {
+    /// For input only.
+    pub(crate) const INPUT: Interest = Interest {
+        input: true,
+        output: false,
+    };
+}
+
 impl AsFd for Poller {
     /// Readable when a watched descriptor is ready, so that one poller can watch another.
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -101,10 +116,11 @@ impl Poller {
         Ok(epoll::modify(&self.epoll, fd, source.to_data(), flags)?)
     }
 
-    /// Watches `fd` for input, and for output if asked to, whether it was watched before or not.
-    pub(crate) fn set(&self, fd: impl AsFd, source: Source, output: bool) -> io::Result<()> {
-        let mut flags = EventFlags::IN;
-        flags.set(EventFlags::OUT, output);
+    /// Watches `fd`, whether it was watched before or not.
+    pub(crate) fn set(&self, fd: impl AsFd, source: Source, interest: Interest) -> io::Result<()> {
+        let mut flags = EventFlags::empty();
+        flags.set(EventFlags::IN, interest.input);
+        flags.set(EventFlags::OUT, interest.output);
         let data = source.to_data();
         match epoll::modify(&self.epoll, &fd, data, flags) {
             Err(rustix::io::Errno::NOENT) => Ok(epoll::add(&self.epoll, &fd, data, flags)?),

@@ -9,7 +9,7 @@ use port::time::Time;
 use transport::nvme_tcp::{Arrival, Association, Counters, End, Farewell};
 
 use super::target::Target;
-use crate::poller::{Poller, Source};
+use crate::poller::{Interest, Poller, Source};
 use crate::presence::{HostView, Presence};
 
 /// Time after the last bytes of a host in which more are likely: its sockets are read in each turn,
@@ -104,8 +104,12 @@ impl Attached {
         self.presence
             .change_association(self.cntlid, |host| host.io_queues = io_queues);
         let source = Source::Controller(self.slot.0);
-        for (_, connection, wants_write) in association.connections() {
-            poller.set(connection, source, wants_write)?;
+        for (_, connection, output) in association.connections() {
+            let interest = Interest {
+                input: true,
+                output,
+            };
+            poller.set(connection, source, interest)?;
         }
         Ok(())
     }
@@ -128,12 +132,23 @@ impl Attached {
         association.is_some_and(|association| association.has_posted(self.has_io))
     }
 
-    /// Reads its sockets, takes completions, and sends; true if it did something.
-    pub(crate) fn poll(&mut self, controller: &mut Controller, now: Time, poller: &Poller) -> bool {
+    /// Reads its sockets, takes completions, and sends; true if it did something. A hot poll, which
+    /// no event has led to, reads the sockets of queues that had something lately.
+    pub(crate) fn poll(
+        &mut self,
+        controller: &mut Controller,
+        now: Time,
+        poller: &Poller,
+        is_hot: bool,
+    ) -> bool {
         let Some(association) = &mut self.association else {
             return false;
         };
-        let polled = association.poll(controller, now);
+        let polled = if is_hot {
+            association.poll_hot(controller, now)
+        } else {
+            association.poll(controller, now)
+        };
         self.has_more = polled.worked;
         if polled.worked {
             self.worked = now;

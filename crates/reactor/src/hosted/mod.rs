@@ -186,8 +186,19 @@ impl Hosted {
         match &mut self.front {
             Front::Local(local) => local.poll(controller, now, poller),
             Front::Target(_) => false,
-            Front::Association(attached) => attached.poll(controller, now, poller),
+            Front::Association(attached) => attached.poll(controller, now, poller, false),
         }
+    }
+
+    /// Polls the association of a host that has sent something lately, though no event has come.
+    pub(crate) fn poll_hot(
+        &mut self,
+        controller: &mut Controller,
+        now: Time,
+        poller: &Poller,
+    ) -> bool {
+        let attached = self.association_mut();
+        attached.is_some_and(|attached| attached.poll(controller, now, poller, true))
     }
 
     /// Polls the connections that are not hosts yet; true if it did something.

@@ -28,7 +28,7 @@ use transport::nvme_tcp::{
 
 use crate::message::{Answer, Listening};
 use crate::network::NetworkCounts;
-use crate::poller::{Poller, Source, source_of};
+use crate::poller::{Interest, Poller, Source, source_of};
 use crate::presence::Presence;
 
 /// Connections at the same time that are no host's. A host opens all of its connections before it
@@ -59,12 +59,13 @@ impl Caller {
         }
     }
 
-    fn wants_write(&self) -> bool {
-        match self {
-            Caller::New(newcomer, _) => newcomer.wants_write(),
-            Caller::Leaving(farewell) => farewell.wants_write(),
-            Caller::Discovery(session) => session.wants_write(),
-        }
+    fn interest(&self) -> Interest {
+        let (input, output) = match self {
+            Caller::New(newcomer, _) => (true, newcomer.wants_write()),
+            Caller::Leaving(farewell) => (true, farewell.wants_write()),
+            Caller::Discovery(session) => (session.wants_read(), session.wants_write()),
+        };
+        Interest { input, output }
     }
 
     /// Which gives way first where there are too many: low before high.
@@ -172,8 +173,8 @@ impl Target {
         let watches = self.accepts_at.is_none() && self.removal.is_none();
         let source = Source::Door(self.slot.0);
         if watches && !self.is_watched {
-            poller.set(&self.listener, source, false)?;
-            poller.set(&self.poller, source, false)?;
+            poller.set(&self.listener, source, Interest::INPUT)?;
+            poller.set(&self.poller, source, Interest::INPUT)?;
         } else if !watches && self.is_watched {
             poller.remove(&self.listener)?;
         }
@@ -255,7 +256,7 @@ impl Target {
         let number = self.called;
         self.called += 1;
         let source = Source::Controller(number);
-        if let Err(error) = self.poller.set(&caller, source, caller.wants_write()) {
+        if let Err(error) = self.poller.set(&caller, source, caller.interest()) {
             // Its deadline applies nevertheless.
             tracing::debug!(controller = self.name, "cannot watch a connection: {error}");
         }
@@ -269,7 +270,7 @@ impl Target {
         let Some(caller) = self.callers.get_mut(&number) else {
             return false;
         };
-        let blocked = caller.wants_write();
+        let before = caller.interest();
         let mut is_arrival = false;
         let is_over = match caller {
             Caller::New(newcomer, from) => match newcomer.poll(now) {
@@ -294,7 +295,7 @@ impl Target {
             },
         };
         if !is_over {
-            self.rewatch(number, blocked);
+            self.rewatch(number, before);
             return false;
         }
         match self.callers.remove(&number) {
@@ -313,16 +314,14 @@ impl Target {
         true
     }
 
-    /// Watches a connection for writing, or no more.
-    fn rewatch(&mut self, number: usize, blocked: bool) {
+    /// Watches a connection for what it waits for now.
+    fn rewatch(&mut self, number: usize, before: Interest) {
         let Some(caller) = self.callers.get(&number) else {
             return;
         };
-        let wants_write = caller.wants_write();
-        if wants_write != blocked
-            && let Err(error) = self
-                .poller
-                .set(caller, Source::Controller(number), wants_write)
+        let (interest, source) = (caller.interest(), Source::Controller(number));
+        if interest != before
+            && let Err(error) = self.poller.set(caller, source, interest)
         {
             tracing::debug!(controller = self.name, "cannot watch a connection: {error}");
         }

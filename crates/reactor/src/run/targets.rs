@@ -221,7 +221,7 @@ impl Reactor {
                 continue;
             };
             if attached.is_hot(now) {
-                worked |= self.poll_hosted(index, now, Hosted::poll);
+                worked |= self.poll_hosted(index, now, Hosted::poll_hot);
             } else if posted
                 && attached.has_posted()
                 && let Some(controller) = self.engine.controller_mut(ControllerSlot(index))
