@@ -60,7 +60,7 @@ pub(super) struct Command {
     pub(super) partner: Option<u16>,
     /// The controller was reset: data that an R2T has asked for may still come, and go nowhere.
     pub(super) forgotten: bool,
-    /// Its other half was given up.
+    /// The controller has abandoned its other half.
     hangs: bool,
     /// What it ends with, where that is known before the controller has it.
     pub(super) status: Status,

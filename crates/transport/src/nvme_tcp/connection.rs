@@ -48,7 +48,7 @@ pub enum End {
     /// More commands at a time than the queue has entries.
     #[error("more commands at a time than the queue has entries")]
     QueueFull,
-    /// A medium has the memory of commands that were given up, and too little is left.
+    /// A medium has the memory of abandoned commands, and too little is left.
     #[error("a medium does not end commands, and has their memory")]
     MediumHangs,
     /// No ICReq and Connect in time.

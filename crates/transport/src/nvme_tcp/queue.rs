@@ -26,7 +26,7 @@ use super::connection::{ADMIN_IN_CAPSULE, Connection, End, Pdu};
 use super::counters::Counters;
 use super::judge::{Limits, fills, judge};
 use super::newcomer::{Farewell, refuse};
-use super::remains::Remains;
+use super::remains::{Drained, Remains};
 use super::rings::{PAGE, Rings};
 use super::sizes::{most, ring_entries, small_len, stride};
 use super::slots::{Slots, Waiter};
@@ -56,12 +56,6 @@ pub(super) struct Shared<'a> {
     /// The controller serves commands.
     pub(super) ready: bool,
     pub(super) now: Time,
-}
-
-/// What taking completions changes.
-pub(super) struct Drained<'a> {
-    pub(super) slots: &'a mut Slots,
-    pub(super) counters: &'a mut Counters,
 }
 
 /// Where the data that come now go.

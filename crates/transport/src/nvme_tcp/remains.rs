@@ -4,8 +4,15 @@ use controller::Controller;
 use memory::Buffer;
 
 use super::commands::{Commands, Place, State};
-use super::queue::Drained;
+use super::counters::Counters;
 use super::rings::Rings;
+use super::slots::Slots;
+
+/// What taking completions changes.
+pub(super) struct Drained<'a> {
+    pub(super) slots: &'a mut Slots,
+    pub(super) counters: &'a mut Counters,
+}
 
 /// What the controller may still use of a queue that has no host any more.
 #[derive(Debug)]
@@ -13,7 +20,7 @@ pub(super) struct Remains {
     pub(super) rings: Rings,
     /// Its small slots.
     pub(super) region: Buffer,
-    /// Commands that the controller has, or has given up.
+    /// Commands that the controller has, or has abandoned.
     pub(super) commands: Commands,
 }
 
@@ -48,7 +55,7 @@ impl Remains {
         }
     }
 
-    /// The controller does not know the queue any more. `all_ended` says that it has given up none
+    /// The controller does not know the queue any more. `all_ended` says that it has abandoned none
     /// of the commands that it did not complete. The small slots that a medium may still have: they
     /// are to be kept.
     ///

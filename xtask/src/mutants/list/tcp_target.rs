@@ -215,8 +215,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "tcp-target-slow-data",
         guard: "data that an R2T asked for come in time",
         file: "crates/transport/src/nvme_tcp/queue.rs",
-        from: "matches!(command.state, State::Data(_)) && late(command.since, DATA_NS)",
-        to: "matches!(command.state, State::Data(_)) && late(command.since, u64::MAX)",
+        from: "waits && late(command.since, DATA_NS)",
+        to: "waits && late(command.since, u64::MAX)",
         test: host("nvme_tcp::hostile::data_that_do_not_come_end_the_queue"),
     },
     Mutation {
@@ -239,8 +239,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "tcp-target-back-pressure",
         guard: "completions wait while the socket takes nothing",
         file: "crates/transport/src/nvme_tcp/queue.rs",
-        from: "        while !self.connection.is_blocked() && self.connection.waiting() < SENDING {",
-        to: "        while self.connection.waiting() < usize::MAX {",
+        from: "        while !self.connection.is_blocked()\n            && self.connection.waiting() < SENDING\n",
+        to: "        while self.connection.waiting() < usize::MAX\n",
         test: host("nvme_tcp::life::a_reset_forgets_completions_that_found_no_room"),
     },
     Mutation {

@@ -27,8 +27,8 @@ use crate::nvme_tcp::connect::{HOSTID_OFFSET, HOSTNQN_OFFSET, Host, QID_OFFSET, 
 use crate::nvme_tcp::connection::{Connection, End};
 use crate::nvme_tcp::counters::Counters;
 use crate::nvme_tcp::newcomer::{Arrival, Farewell};
-use crate::nvme_tcp::queue::{Drained, Queue, Shared};
-use crate::nvme_tcp::remains::Remains;
+use crate::nvme_tcp::queue::{Queue, Shared};
+use crate::nvme_tcp::remains::{Drained, Remains};
 use crate::nvme_tcp::rings::{BASE, PAGE};
 use crate::nvme_tcp::sizes::memory_len;
 use crate::nvme_tcp::slots::Slots;
@@ -378,7 +378,8 @@ impl Association {
 
     /// Ends it: I/O connections close at once, and the admin connection is among those that are
     /// returned, which the caller polls until each has closed. The caller resets the controller,
-    /// and drops it when it is quiet; media that still have data of it keep the memory by themselves.
+    /// and drops it when it is quiet; media that still have data of it keep the memory by
+    /// themselves.
     pub fn end(mut self, end: &End, now: Time) -> Vec<Farewell> {
         let mut connection = self.admin.part(&mut self.slots).0;
         if let End::Fault(fault) = end {
