@@ -450,7 +450,9 @@ impl Target {
 
     /// Begins the removal: closes the listening socket and all connections that are no hosts yet.
     pub(crate) fn remove(&mut self, poller: &Poller, answer: Answer<()>) {
-        self.removal = Some(answer);
+        if self.removal.replace(answer).is_some() {
+            return;
+        }
         self.callers.clear();
         self.arrivals.clear();
         self.due = None;
