@@ -8,9 +8,9 @@ use crate::counts::Counts;
 use crate::simulate::seed_of_commit;
 
 /// Parts into which real guests are divided; a run has one of them, unless it is for all.
-const GUEST_PARTS: u64 = 6;
+const GUEST_PARTS: u64 = 8;
 /// Parts into which slow tests without a guest are divided.
-const SLOW_PARTS: u64 = 6;
+const SLOW_PARTS: u64 = 8;
 /// Where a change needs every guest.
 const OF_GUESTS: [&str; 2] = ["tests/vm/", "crates/guest-rig/"];
 
@@ -92,10 +92,10 @@ mod tests {
     fn commits_take_turns_with_the_guests_and_a_change_of_them_takes_all() {
         let changed = |files: &[&str]| files.iter().map(|f| (*f).to_owned()).collect::<Vec<_>>();
         let other = changed(&["README.md", "crates/model/src/lib.rs"]);
-        let parts: Vec<_> = (11..14)
+        let parts: Vec<_> = (15..18)
             .map(|seed| part_of_guests(false, &other, seed))
             .collect();
-        assert_eq!(parts, [Some(6), Some(1), Some(2)]);
+        assert_eq!(parts, [Some(8), Some(1), Some(2)]);
         assert_eq!(part_of_guests(true, &other, 7), None);
         let rig = changed(&["README.md", "crates/guest-rig/src/lib.rs"]);
         assert_eq!(part_of_guests(false, &rig, 7), None);
