@@ -213,8 +213,10 @@ impl Reactor {
 
     fn serve_each(&mut self, now: Time, posted: bool) -> bool {
         let mut worked = false;
-        for at in 0..self.associations.len() {
-            let index = self.associations[at];
+        // A host that leaves is no longer in the list: one that is skipped has the next turn.
+        let mut at = 0;
+        while let Some(index) = self.associations.get(at).copied() {
+            at += 1;
             let hosted = self.hosted.get_mut(index).and_then(Option::as_mut);
             let attached = hosted.and_then(Hosted::association_mut);
             let Some(attached) = attached else {

@@ -1,6 +1,6 @@
 //! Many hosts, silent ones, and those that vanish.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -68,6 +68,31 @@ fn hosts_that_vanish_leave_their_places() {
     for id in 3..5 {
         let host = Raw::connect(&port, 0, id).unwrap();
         std::mem::forget(host);
+    }
+    server.stop();
+}
+
+#[test]
+fn a_host_that_leaves_lets_those_that_came_later_work() {
+    let world = World::new();
+    let (server, port) = served(&world, "");
+    let done = || metric(&world, "nvmirage_tcp_commands_total{controller=\"store\"}");
+    for id in 1..7 {
+        let mut first = Raw::connect(&port, 0, id).unwrap();
+        let mut second = busy(&world, &port.target());
+        until_hosts(&world, 2);
+        let before = done();
+        until("no command is served", || done() > before + 100.0);
+        // it leaves while the server still looks at its connection in each turn
+        first.send(0x18, 1, 0).unwrap();
+        first.stream.read_exact(&mut [0; 24]).unwrap();
+        drop(first);
+        until_hosts(&world, 1);
+        let before = done();
+        until("the second host waits", || done() > before + 100.0);
+        second.kill().unwrap();
+        assert!(!wait(&mut second).success());
+        until_hosts(&world, 0);
     }
     server.stop();
 }
