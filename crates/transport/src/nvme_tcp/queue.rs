@@ -251,7 +251,7 @@ impl Queue {
         Ok(())
     }
 
-    /// A command, with so many bytes of data in its capsule.
+    /// A command; `in_capsule` is the number of bytes of data in its capsule.
     fn capsule(&mut self, sqe: &Sqe, in_capsule: u32, shared: &mut Shared<'_>) -> Result<(), End> {
         shared.counters.commands += 1;
         let index = self.commands.take(sqe).ok_or(match self.lost {
@@ -491,12 +491,7 @@ impl Queue {
     }
 
     /// Stores commands that are ready, and rings the doorbells. True where there was something.
-    pub(super) fn submit(
-        &mut self,
-        controller: &mut Controller,
-        slots: &Slots,
-        namespaces: &NamespaceTable,
-    ) -> bool {
+    pub(super) fn submit(&mut self, controller: &mut Controller, slots: &Slots) -> bool {
         while let Some(&index) = self.ready.front() {
             // One doorbell shows both halves of a pair, as they become visible together.
             let command = self.commands.get(index);
@@ -505,7 +500,7 @@ impl Queue {
                 break;
             }
             self.ready.pop_front();
-            let sqe = self.entry(index, slots, namespaces);
+            let sqe = self.entry(index, slots, controller.namespaces());
             self.rings.store(&sqe);
             self.commands.get_mut(index).state = State::Stored;
         }

@@ -595,12 +595,11 @@ impl Association {
     /// Stores commands, and rings doorbells.
     fn submit(&mut self, controller: &mut Controller) -> bool {
         let mut worked = self.submit_own();
-        let namespaces = controller.namespaces().clone();
         if self.ready {
-            worked |= self.admin.submit(controller, &self.slots, &namespaces);
+            worked |= self.admin.submit(controller, &self.slots);
             for io in self.io.iter_mut().flatten() {
                 if let Io::Open(queue) = io {
-                    worked |= queue.submit(controller, &self.slots, &namespaces);
+                    worked |= queue.submit(controller, &self.slots);
                 }
             }
         }
