@@ -136,7 +136,7 @@ impl Decoder {
         }
     }
 
-    /// As [`Decoder::received`], of so many bytes that the caller does not show: where no digest of
+    /// As [`Decoder::received`], of `len` bytes that the caller does not show: where no digest of
     /// them follows.
     ///
     /// # Panics

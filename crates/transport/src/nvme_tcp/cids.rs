@@ -12,7 +12,7 @@ pub(super) struct Cids {
 }
 
 impl Cids {
-    /// A table for so many commands.
+    /// A table with room for `commands` identifiers.
     pub(super) fn new(commands: usize) -> Self {
         let places = (4 * commands.max(1)).next_power_of_two();
         Self {

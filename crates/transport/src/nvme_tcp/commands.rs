@@ -82,7 +82,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// Entries for so many commands.
+    /// `count` free entries.
     pub(super) fn new(count: u16) -> Self {
         debug_assert!(u32::from(count) <= 1 << INDEX_BITS);
         Self {

@@ -23,7 +23,7 @@ pub const INPUT: usize = 32 << 10;
 
 /// Bytes of data in the capsules of a newcomer and of an admin queue at most (TCP 1.1, 3.3.2.1).
 pub(super) const ADMIN_IN_CAPSULE: u32 = 8192;
-/// Data of at least so many bytes are received straight to their slot.
+/// Minimum number of bytes of data that are received straight to their slot.
 const DIRECT: u32 = 4096;
 /// Bytes of data whose digest is computed at a time.
 const DIGEST_PIECE: usize = 4096;
@@ -208,8 +208,8 @@ impl Connection {
         })
     }
 
-    /// It is a queue's from now on, with data in this memory, capsules of so much data, and room
-    /// for the answers of so many commands.
+    /// Makes it the connection of a queue: data lie in `memory`, a command capsule has at most
+    /// `in_capsule` bytes of data, and the answers to `commands` commands may wait.
     pub(super) fn widen(&mut self, memory: &HostMemory, in_capsule: u32, commands: usize) {
         self.decoder.set_max_data(in_capsule);
         self.memory = Some(memory.clone());

@@ -162,8 +162,9 @@ pub(super) fn fills(sqe: &Sqe, len: u32, namespaces: &NamespaceTable) -> bool {
     sqe.nvm_opcode() == NvmOpcode::READ && blocks_len(sqe, namespaces) == Some(len.into())
 }
 
-/// Bytes of the blocks that an I/O command moves, where it names so many. The controller checks
-/// other commands against their descriptor; Linux sends a page for one range of Dataset Management.
+/// Bytes of the blocks that an I/O command moves, where its fields give their number. The
+/// controller checks other commands against their descriptor; Linux sends a page for one range of
+/// Dataset Management.
 pub(super) fn blocks_len(sqe: &Sqe, namespaces: &NamespaceTable) -> Option<u64> {
     const APPEND: u8 = ZonedOpcode::ZONE_APPEND.0;
     let namespace = namespaces.get(sqe.nsid)?;

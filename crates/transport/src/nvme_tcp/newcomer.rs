@@ -55,7 +55,7 @@ enum Stage {
     Silent,
     /// No whole Connect was there.
     Agreed,
-    /// The command is there, and of its data so many bytes.
+    /// The command is there, and `have` bytes of its data.
     Connecting {
         sqe: Sqe,
         data: Box<[u8; CONNECT_DATA_SIZE]>,

@@ -112,7 +112,7 @@ impl Cq {
     }
 }
 
-/// Whether a ring of so many entries lies at an address, which is that of a page.
+/// Whether memory that the host has shared holds a whole ring at `base`, the start of a page.
 fn is_ring(shared: &Shared, base: u64, entries: u32, entry: usize) -> bool {
     base.is_multiple_of(nvme_spec::prp::PAGE_SIZE)
         && (2..=1 << 16).contains(&entries)

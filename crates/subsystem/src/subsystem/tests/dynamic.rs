@@ -330,7 +330,7 @@ fn nothing_of_it_is_in_the_record() {
 }
 
 #[test]
-fn a_sanitize_operation_of_it_is_nobodys_in_another_process() {
+fn a_sanitize_operation_of_it_has_no_owner_in_another_process() {
     let (mut subsystem, entrance, _) = with_entrance();
     let a = subsystem.join_dynamic(entrance, "a").unwrap();
     for (asked, kept) in [(a, None), (entrance, Some(entrance))] {
