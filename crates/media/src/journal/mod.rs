@@ -26,7 +26,8 @@
 //! - Data that recovery may need is not overwritten: the ring's free room ends at the log's start,
 //!   which moves only after the superblock that says so is durable.
 //! - A frame of an earlier incarnation at the end of a later incarnation's log is not mistaken for
-//!   its continuation.
+//!   its continuation: neither after a frame of the later one, nor behind the end that its
+//!   superblock names.
 //! - Nothing is allocated after creation.
 //! - Frames that could not be written stay in memory, in order, and are rewritten as a whole
 //!   ([`stall`]): later frames do not count before that, in memory or after a crash.

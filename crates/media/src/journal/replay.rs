@@ -25,6 +25,11 @@ pub(super) fn replay(
     let mut bytes = Vec::new();
     // A whole ring after the start is the start itself.
     while position + most <= superblock.start + layout.ring_len {
+        if position >= superblock.known {
+            // Behind the superblock's end: an older frame that was torn may meanwhile have become
+            // whole, from sectors of a newer one that equal its lost ones.
+            earliest = earliest.max(superblock.incarnation);
+        }
         let head = read_frame(storage, superblock, position, earliest, &mut bytes)?;
         let Some(head) = head else {
             break;

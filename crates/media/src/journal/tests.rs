@@ -480,6 +480,31 @@ fn a_frame_of_an_earlier_time_is_no_continuation() {
     assert_eq!(map, Map::from([(1, vec![1; 10])]));
 }
 
+/// A frame that a crash tore becomes whole when sectors of a later one, which equal its lost ones,
+/// reach the disk and the others do not.
+#[test]
+fn a_torn_frame_that_becomes_whole_stays_lost() {
+    let records = |owner: &mut Owner| {
+        owner.put(1, vec![1; 10]);
+        owner.put(2, vec![2; 800]);
+        owner.journal.seal();
+        (0..20).for_each(|_| owner.turn());
+        owner.disk.now()
+    };
+    let whole = records(&mut Owner::open(new_image(), 3));
+    let second = LAYOUT.ring as usize + 512..LAYOUT.ring as usize + 1024;
+    let mut image = whole.clone();
+    image[second.clone()].fill(0);
+    let mut owner = Owner::open(image, 3);
+    assert_eq!(owner.history[0], Map::new());
+    let mut image = owner.disk.now();
+    let later = records(&mut owner);
+    assert_eq!(later[second.clone()], whole[second.clone()]);
+    image[second.clone()].copy_from_slice(&later[second]);
+    let (_, map) = open(&Disk::new(image, 0)).unwrap();
+    assert_eq!(map, Map::new());
+}
+
 proptest! {
     /// Any contents of the state area are read or rejected, and reading ends.
     #[test]

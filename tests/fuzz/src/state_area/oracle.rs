@@ -38,6 +38,9 @@ pub(crate) fn read(image: &Image, new: &Image, keys: bool) -> Option<Found> {
     let mut frames = Vec::new();
     let (mut position, mut earliest) = (superblock.start, 0_u64);
     while position + superblock.frame_len <= superblock.start + superblock.ring_len {
+        if position >= superblock.known {
+            earliest = earliest.max(superblock.incarnation);
+        }
         let Some((incarnation, records)) = frame(image, &superblock, position, earliest) else {
             break;
         };

@@ -172,6 +172,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "wear-torn-frames",
+        guard: "a torn frame that later writes complete does not come back",
+        file: "crates/media/src/journal/replay.rs",
+        from: "earliest = earliest.max(superblock.incarnation);",
+        to: "earliest = earliest.max(0);",
+        test: unit(
+            "media",
+            "journal::tests::a_torn_frame_that_becomes_whole_stays_lost",
+        ),
+    },
+    Mutation {
         name: "wear-incarnations",
         guard: "a log that has no number left for another time is refused",
         file: "crates/media/src/journal/mod.rs",
