@@ -223,6 +223,12 @@ pub trait CommandSet: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Whether a command of this set names memory of the host beside its data pointer. Over a
+    /// fabric there is no such memory.
+    fn names_memory(&self, _sqe: &Sqe) -> bool {
+        false
+    }
+
     /// What a command of this set is called; `None` for one of the NVM command set's.
     fn opcode_name(&self, _opcode: u8) -> Option<&'static str> {
         None

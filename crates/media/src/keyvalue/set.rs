@@ -11,7 +11,9 @@ use nvme_spec::identify::IDENTIFY_SIZE;
 use nvme_spec::key_value::{IdentifyKvNamespace, KEY_MAX, KvFormat, KvOpcode};
 use nvme_spec::log::CommandEffects;
 use nvme_spec::opcode::{Csi, NvmOpcode};
-use nvme_spec::samsung::{IteratorOption, RetrieveOption, SamsungCommand, SamsungOpcode, status};
+use nvme_spec::samsung::{
+    INLINE_KEY_MAX, IteratorOption, RetrieveOption, SamsungCommand, SamsungOpcode, status,
+};
 use nvme_spec::{Sqe, Status};
 use port::namespace::Namespace;
 use port::set::{Access, Asked, CommandSet, Data};
@@ -195,6 +197,20 @@ impl CommandSet for SamsungSet {
         })
     }
 
+    // The key is there if it is longer than its fields.
+    fn names_memory(&self, sqe: &Sqe) -> bool {
+        let command = SamsungCommand::of(sqe);
+        let has_key = matches!(
+            command.opcode,
+            SamsungOpcode::STORE
+                | SamsungOpcode::APPEND
+                | SamsungOpcode::RETRIEVE
+                | SamsungOpcode::DELETE
+                | SamsungOpcode::EXIST
+        );
+        has_key && command.key_len() > INLINE_KEY_MAX
+    }
+
     fn opcode_name(&self, opcode: u8) -> Option<&'static str> {
         self.effects(opcode)?;
         Some(SamsungOpcode(opcode).name())
@@ -287,6 +303,25 @@ pub(super) mod tests {
             assert_eq!(changes, [0x01, 0x10].contains(&opcode), "{opcode:#x}");
         }
         assert!(!set.has_blocks() && set.csi() == Csi::KEY_VALUE);
+    }
+
+    #[test]
+    fn keys_of_samsung_that_do_not_fit_the_command_are_elsewhere() {
+        let names = |opcode, key_len_z| {
+            let sqe = Sqe {
+                opcode,
+                cdw11: key_len_z,
+                ..Sqe::default()
+            };
+            SamsungSet.names_memory(&sqe)
+        };
+        for opcode in [0x81, 0x83, 0x90, 0xa1, 0xb3] {
+            assert!(!names(opcode, 15) && names(opcode, 16), "{opcode:#x}");
+        }
+        // Batch, iterators, and a read of blocks.
+        for opcode in [0x85, 0xb1, 0xb2, 0x02] {
+            assert!(!names(opcode, 254), "{opcode:#x}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use nvme_spec::sqe::{Fuse, Psdt};
 use nvme_spec::zoned::ZonedOpcode;
 use nvme_spec::{Sqe, Status};
 use port::namespace::NamespaceTable;
+use port::set::Data as Moves;
 
 /// Sub type of the descriptor of data that travel beside the capsule (TCP 1.1, 3.3.2.1).
 const TRANSPORT: SglDescriptorSubType = SglDescriptorSubType(0xa);
@@ -56,7 +57,7 @@ pub(super) fn judge(sqe: &Sqe, in_capsule: u32, limits: &Limits<'_>) -> Result<D
     if !limits.ready {
         return Err(Status::COMMAND_SEQUENCE_ERROR);
     }
-    let data = data(sqe, in_capsule)?;
+    let data = data(sqe, in_capsule, direction(sqe, limits.namespaces)?)?;
     if data.len > limits.max_transfer {
         return Err(Status::INVALID_FIELD_IN_COMMAND);
     }
@@ -99,9 +100,32 @@ fn fabrics(sqe: &Sqe, in_capsule: u32, limits: &Limits<'_>) -> Result<Data, Stat
     }
 }
 
+/// The direction of a command's data: that of its opcode, unless its command set knows another.
+fn direction(sqe: &Sqe, namespaces: Option<&NamespaceTable>) -> Result<DataTransfer, Status> {
+    let by_opcode = DataTransfer::of_opcode(sqe.opcode);
+    let namespace = namespaces.and_then(|namespaces| namespaces.get(sqe.nsid));
+    let Some((namespace, set)) = namespace.and_then(|of| Some((of, of.set.as_ref()?))) else {
+        return Ok(by_opcode);
+    };
+    if set.names_memory(sqe) {
+        return Err(Status::INVALID_FIELD_IN_COMMAND);
+    }
+    let is_both = by_opcode == DataTransfer::Bidirectional;
+    match set.command(sqe, namespace) {
+        Ok(Some(asked)) => Ok(match asked.data {
+            Moves::FromHost(_) => DataTransfer::HostToController,
+            Moves::ToHost(_) => DataTransfer::ControllerToHost,
+            Moves::Nothing if is_both => DataTransfer::None,
+            Moves::Nothing => by_opcode,
+        }),
+        Err(status) if is_both => Err(status),
+        // The controller says what is wrong.
+        Ok(None) | Err(_) => Ok(by_opcode),
+    }
+}
+
 /// The data that a descriptor names.
-fn data(sqe: &Sqe, in_capsule: u32) -> Result<Data, Status> {
-    let direction = DataTransfer::of_opcode(sqe.opcode);
+fn data(sqe: &Sqe, in_capsule: u32, direction: DataTransfer) -> Result<Data, Status> {
     if ![Psdt::SGL_METADATA_BUFFER, Psdt::SGL_METADATA_SGL].contains(&sqe.flags.psdt()) {
         return Err(Status::INVALID_FIELD_IN_COMMAND);
     }
@@ -183,10 +207,15 @@ mod tests {
 
     use nvme_spec::log::CommandEffects;
     use port::namespace::Namespace;
-    use port::set::{Asked, CommandSet};
+    use port::set::{Access, Asked, CommandSet};
     use port::{ChannelId, MediumTraits};
 
     use super::*;
+
+    /// Commands whose opcodes do not say which way their data go.
+    const APPEND: u8 = 0x83;
+    const EXIST: u8 = 0xb3;
+    const RETRIEVE: u8 = 0x90;
 
     #[derive(Debug)]
     struct Keys;
@@ -196,8 +225,19 @@ mod tests {
             Csi::KEY_VALUE
         }
 
-        fn command(&self, _: &Sqe, _: &Namespace) -> Result<Option<Asked>, Status> {
-            Ok(None)
+        fn command(&self, sqe: &Sqe, _: &Namespace) -> Result<Option<Asked>, Status> {
+            let data = match sqe.opcode {
+                APPEND => Moves::FromHost(64),
+                RETRIEVE => Moves::ToHost(64),
+                EXIST => Moves::Nothing,
+                _ => return Ok(None),
+            };
+            let access = Access::Changes;
+            Ok(Some(Asked { access, data }))
+        }
+
+        fn names_memory(&self, sqe: &Sqe) -> bool {
+            sqe.cdw11 == 17
         }
 
         fn effects(&self, _: u8) -> Option<CommandEffects> {
@@ -209,8 +249,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_read_of_blocks_fills_its_data_and_a_retrieve_may_not() {
+    /// A namespace of blocks, and one of keys.
+    fn table() -> NamespaceTable {
         let namespace = |nsid, set| Namespace {
             nsid,
             channel: ChannelId(0),
@@ -224,7 +264,37 @@ mod tests {
             set,
         };
         let keys: Arc<dyn CommandSet> = Arc::new(Keys);
-        let table = NamespaceTable::from(vec![namespace(1, None), namespace(2, Some(keys))]);
+        NamespaceTable::from(vec![namespace(1, None), namespace(2, Some(keys))])
+    }
+
+    #[test]
+    fn a_command_set_says_which_way_data_go_where_an_opcode_does_not() {
+        let table = table();
+        let of = |opcode, nsid, cdw11| {
+            let sqe = Sqe {
+                opcode,
+                nsid,
+                cdw11,
+                ..Sqe::default()
+            };
+            direction(&sqe, Some(&table))
+        };
+        assert_eq!(of(APPEND, 2, 0), Ok(DataTransfer::HostToController));
+        assert_eq!(of(RETRIEVE, 2, 0), Ok(DataTransfer::ControllerToHost));
+        assert_eq!(of(EXIST, 2, 0), Ok(DataTransfer::None));
+        assert_eq!(of(APPEND, 2, 17), Err(Status::INVALID_FIELD_IN_COMMAND));
+        // Where there is no such set, the opcode's bits count.
+        assert_eq!(of(APPEND, 1, 17), Ok(DataTransfer::Bidirectional));
+        assert_eq!(of(RETRIEVE, 1, 0), Ok(DataTransfer::None));
+        assert_eq!(
+            of(NvmOpcode::READ.0, 2, 0),
+            Ok(DataTransfer::ControllerToHost)
+        );
+    }
+
+    #[test]
+    fn a_read_of_blocks_fills_its_data_and_a_retrieve_may_not() {
+        let table = table();
         let command = |opcode: NvmOpcode, nsid| Sqe {
             opcode: opcode.0,
             nsid,
