@@ -2,11 +2,11 @@
 //! disk of the Key Value command set, and does not know Samsung's commands. nvme-cli names the
 //! statuses.
 
-use guest_rig::Options;
+use guest_rig::{Options, Report};
 
 use crate::served::{Served, finish, text};
 
-const CONFIG: &str = r#"
+pub(crate) const CONFIG: &str = r#"
 [[media]]
 name = "pairs"
 kind = "keyvalue"
@@ -37,14 +37,26 @@ namespaces = ["ssd"]
 listen = "vfio-user:DIR/ssd.sock"
 "#;
 
+/// What the guest does with `/dev/pairs` and `/dev/ssd`.
+pub(crate) const JOB: &str = include_str!("jobs/key_value.sh");
+/// The same, in PCI slots.
+const JOB_IN_SLOTS: &str = concat!(
+    include_str!("jobs/key_value_slots.sh"),
+    include_str!("jobs/key_value.sh")
+);
+
 #[test]
 fn a_guest_stores_and_lists_pairs_in_both_dialects() {
     let mut served = Served::start(CONFIG);
     served.wait_for_line("controller ssd");
-    let job = include_str!("jobs/key_value.sh");
-    let guest = served.boot_on(&["pairs", "ssd"], job, Options::default());
-    let report = finish(guest);
-    let told = |name: &str| text(&report, name).trim().to_owned();
+    let guest = served.boot_on(&["pairs", "ssd"], JOB_IN_SLOTS, Options::default());
+    check(&finish(guest));
+    served.stop();
+}
+
+/// Checks what the job has told.
+pub(crate) fn check(report: &Report) {
+    let told = |name: &str| text(report, name).trim().to_owned();
 
     // The number of keys; each key's length in two bytes, the key, and zeros to a multiple of four
     // (KV 1.1, 3.2.3); in the order of their bytes.
@@ -60,5 +72,4 @@ fn a_guest_stores_and_lists_pairs_in_both_dialects() {
         "02 00 00 00 05 00 00 00 75 73 72 2d 31 00 00 00 05 00 00 00 75 73 72 2d 32 00 00 00"
     );
     assert_eq!(told("complaints"), "none");
-    served.stop();
 }

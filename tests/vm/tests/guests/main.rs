@@ -18,6 +18,7 @@ mod manage;
 mod mediated;
 mod memory;
 mod moves;
+mod over_tcp;
 mod polled;
 mod resets;
 mod rings;

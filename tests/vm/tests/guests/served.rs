@@ -159,6 +159,18 @@ impl Served {
         (spent() - before).as_secs_f64() / f64::from(seconds)
     }
 
+    /// Kills the server with SIGKILL; its folder remains.
+    pub(crate) fn kill(mut self) -> Stopped {
+        self.server.take().expect("the server runs").kill();
+        Stopped {
+            dir: self.take_dir(),
+        }
+    }
+
+    fn take_dir(&mut self) -> TempDir {
+        std::mem::replace(&mut self.dir, TempDir::new().expect("a temporary folder"))
+    }
+
     /// Stops the server as an operator does (SIGTERM), who then has its folder.
     pub(crate) fn stop(mut self) -> Stopped {
         let server = self.server.take().expect("the server runs");
@@ -167,8 +179,9 @@ impl Served {
         let (deaths, bad): (Vec<_>, Vec<_>) = errors.partition(|line| line.contains(REPLACED));
         assert!(bad.is_empty(), "errors of the server: {bad:#?}");
         assert_eq!(deaths.len(), self.deaths, "deaths of workers");
-        let dir = std::mem::replace(&mut self.dir, TempDir::new().expect("a temporary folder"));
-        Stopped { dir }
+        Stopped {
+            dir: self.take_dir(),
+        }
     }
 }
 

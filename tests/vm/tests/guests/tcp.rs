@@ -10,6 +10,7 @@ use serde_json::json as value;
 
 use crate::served::{BOUND, Served, finish, json, rig, tell, wait};
 
+/// Functions of a host, and its network.
 const FUNCTIONS: &str = concat!(
     include_str!("jobs/functions.sh"),
     include_str!("jobs/tcp.sh")
@@ -73,8 +74,8 @@ fn options(kernel: Kernel, job: &str) -> Options {
     }
 }
 
-/// Boots a guest that runs the job.
-fn boot(kernel: Kernel, job: &str) -> Guest {
+/// Boots a guest that runs the job after [`FUNCTIONS`].
+pub(crate) fn boot(kernel: Kernel, job: &str) -> Guest {
     let guest = Guest::boot(&rig(), &options(kernel, job));
     guest.unwrap_or_else(|error| panic!("{error}"))
 }
@@ -95,7 +96,7 @@ fn uses_the_kernels_target(kernel: Kernel) {
 }
 
 /// A port of the loopback device that no program uses now.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let socket = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback device has a port");
     socket.local_addr().expect("it has an address").port()
 }

@@ -7,7 +7,7 @@ use crate::served::{Served, finish, tell, text, wait};
 
 /// 32 zones of 4 MiB, of which 3 MiB can be written, and 8 may be open and active; the namespace
 /// beside it has blocks.
-const CONFIG: &str = r#"
+pub(crate) const CONFIG: &str = r#"
 [[media]]
 name = "zones"
 kind = "ram"
@@ -41,18 +41,26 @@ namespaces = ["zones", "blocks"]
 listen = "vfio-user:DIR/vm.sock"
 "#;
 
+/// What the guest does with the zones.
+pub(crate) const JOB: &str = include_str!("jobs/zoned.sh");
+
 #[test]
 fn a_guest_uses_zones_as_those_of_its_own_kernel() {
     let served = Served::start(CONFIG);
-    let mut guest = served.boot("vm", include_str!("jobs/zoned.sh"), Options::default());
+    let mut guest = served.boot("vm", JOB, Options::default());
     wait(&mut guest, "ready");
     served.steer(&["set", "media", "zones", "zone.9=offline"]);
     tell(&mut guest, "lost");
-    let report = finish(guest);
-    check_same(&report);
-    check_appends(&report);
+    check(&finish(guest));
+    served.stop();
+}
+
+/// Checks what the job has told.
+pub(crate) fn check(report: &Report) {
+    check_same(report);
+    check_appends(report);
     assert!(
-        text(&report, "id-ns").contains(r#""mar":7"#),
+        text(report, "id-ns").contains(r#""mar":7"#),
         "MAR, less one"
     );
     for field in [
@@ -61,11 +69,10 @@ fn a_guest_uses_zones_as_those_of_its_own_kernel() {
         r#""zrwasz":16"#,
         r#""zrwacap":1"#,
     ] {
-        assert!(text(&report, "id-ns").contains(field), "{field}");
+        assert!(text(report, "id-ns").contains(field), "{field}");
     }
-    let model = text(&report, "model");
+    let model = text(report, "model");
     assert_eq!(model.trim(), "host-managed");
-    served.stop();
 }
 
 /// What Linux tells of both devices after each step is the same.
