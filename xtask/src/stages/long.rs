@@ -1,11 +1,13 @@
-//! Which of the tests run that take long: real guests, and tests in modules named `slow`. Commits
-//! take turns with the parts into which they are divided.
+//! Which of the tests run that take long: real guests, tests in modules named `slow`, and stages
+//! whose subject seldom changes. Commits take turns with them.
 
 use anyhow::Result;
 
-use super::{Context, nextest, nextest_with};
+use super::since::Changes;
+use super::{Asked, Context, nextest, nextest_with};
 use crate::counts::Counts;
 use crate::simulate::seed_of_commit;
+use crate::workspace::Workspace;
 
 /// Parts into which real guests are divided; a run has one of them, unless it is for all.
 const GUEST_PARTS: u64 = 8;
@@ -13,6 +15,40 @@ const GUEST_PARTS: u64 = 8;
 const SLOW_PARTS: u64 = 8;
 /// Where a change needs every guest.
 const OF_GUESTS: [&str; 2] = ["tests/vm/", "crates/guest-rig/"];
+/// Stages that a commit has in its turn, one of [`TURNS`], or where files that begin so changed in
+/// one of the newest [`RECENT`] commits.
+const IN_TURNS: [(&str, &[&str]); 3] = [
+    ("loom", &["crates/memory/"]),
+    ("oracle", &["crates/model/", "tests/oracle/"]),
+    ("golden", &["crates/model/", "crates/simulate/"]),
+];
+const TURNS: u64 = 4;
+const RECENT: u32 = 50;
+
+/// The stages that a run leaves to other commits.
+///
+/// # Errors
+/// git cannot name the commit.
+pub(super) fn left_out(workspace: &Workspace, asked: &Asked<'_>) -> Result<Vec<&'static str>> {
+    if asked.all || asked.since.is_some() || !asked.only.is_empty() {
+        return Ok(Vec::new());
+    }
+    let recent = Changes::recent(workspace, RECENT);
+    let seed = seed_of_commit(workspace)?;
+    Ok(recent.map_or_else(|_| Vec::new(), |recent| in_other_turns(seed, &recent)))
+}
+
+fn in_other_turns(seed: u64, recent: &[String]) -> Vec<&'static str> {
+    let changed = |starts: &[&str]| {
+        let is_of = |file: &String| starts.iter().any(|start| file.starts_with(start));
+        recent.iter().any(is_of)
+    };
+    let others = (0..).zip(IN_TURNS).filter(|(turn, (_, starts))| {
+        let is_its_turn = seed % TURNS == *turn;
+        !is_its_turn && !changed(starts)
+    });
+    others.map(|(_, (stage, _))| stage).collect()
+}
 
 /// A part of the guests, or all of them.
 ///
@@ -86,6 +122,23 @@ mod tests {
              (binary_id(=tests-sim::tenants) & test(=slow::caps))"
         );
         assert_eq!(filter_of("    Finished\n"), "none()");
+    }
+
+    #[test]
+    fn every_stage_has_its_turn_and_a_recent_change_needs_it() {
+        let names: Vec<_> = IN_TURNS.iter().map(|(stage, _)| *stage).collect();
+        assert!(
+            names
+                .iter()
+                .all(|name| super::super::names().any(|known| known == *name))
+        );
+        let of = |seed| in_other_turns(seed, &["README.md".to_owned()]);
+        assert_eq!(of(4), ["oracle", "golden"]);
+        assert_eq!(of(5), ["loom", "golden"]);
+        assert_eq!(of(6), ["loom", "oracle"]);
+        assert_eq!(of(7), names);
+        let changed = ["crates/model/src/lib.rs".to_owned()];
+        assert_eq!(in_other_turns(7, &changed), ["loom"]);
     }
 
     #[test]

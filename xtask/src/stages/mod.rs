@@ -343,7 +343,12 @@ pub(crate) fn test(
 ) -> Result<bool> {
     let changes = asked.since.map(|commit| Changes::since(workspace, commit));
     let changes = changes.transpose()?;
-    let stages = choose(asked, changes.as_ref())?;
+    let mut stages = choose(asked, changes.as_ref())?;
+    let left_out = long::left_out(workspace, asked)?;
+    if !left_out.is_empty() {
+        stages.retain(|stage| !left_out.contains(&stage.name));
+        println!("left to other commits: {}", left_out.join(", "));
+    }
     if let Some(changes) = &changes {
         let names: Vec<_> = stages.iter().map(|stage| stage.name).collect();
         println!(

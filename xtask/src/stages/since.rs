@@ -99,8 +99,17 @@ impl Changes {
 
     /// The files that the newest commit changed; none where git does not know.
     pub(crate) fn newest(workspace: &Workspace) -> Vec<String> {
-        let range = ["diff", "--name-only", "--no-renames", "-z", "HEAD~1", "--"];
-        names(workspace, &range).unwrap_or_default()
+        Self::recent(workspace, 1).unwrap_or_default()
+    }
+
+    /// The files that this number of newest commits changed.
+    ///
+    /// # Errors
+    /// git does not know: there are fewer commits.
+    pub(crate) fn recent(workspace: &Workspace, commits: u32) -> Result<Vec<String>> {
+        let from = format!("HEAD~{commits}");
+        let range = ["diff", "--name-only", "--no-renames", "-z", &from, "--"];
+        names(workspace, &range)
     }
 
     fn of(files: Vec<String>, packages: &Packages) -> Self {

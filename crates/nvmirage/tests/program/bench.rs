@@ -56,11 +56,6 @@ fn every_byte_on_ram_is_as_it_was_written() {
 }
 
 #[test]
-fn every_byte_in_a_file_is_as_it_was_written() {
-    verifies("file:path=disk.img,size=32MiB,lba_size=512");
-}
-
-#[test]
 fn a_table_has_a_row_for_each_job() {
     let world = World::new();
     let _server = world.serve_media("ram:size=32MiB");
@@ -399,35 +394,6 @@ fn drives_that_do_the_job_at_the_same_time_have_figures_of_their_own() {
 }
 
 #[test]
-fn the_floor_has_its_figures_or_says_that_one_cpu_has_none() {
-    let world = World::new();
-    let ran = world.run(&["bench", "floor", "--json"]);
-    if std::thread::available_parallelism().unwrap().get() == 1 {
-        assert!(
-            ran.err.contains("the floor lies between two"),
-            "{}",
-            ran.err
-        );
-        return;
-    }
-    let floor: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
-    for name in ["round_trip_ns", "sqe_to_cqe_ns", "eventfd_wake_ns"] {
-        assert!(floor[name].as_f64().unwrap() > 0.0, "{name}: {floor:#}");
-    }
-    let copies = &floor["copy_4k_ns"];
-    assert!(copies["plain"].as_f64().unwrap() > 0.0 && copies["prefetch"].as_f64().unwrap() > 0.0);
-    // huge pages are the system's to give: a figure, or a reason
-    assert_ne!(
-        copies["huge"].is_f64(),
-        copies["huge_missing"].is_string(),
-        "{floor:#}"
-    );
-    assert!(["near", "far"].contains(&floor["placement"].as_str().unwrap()));
-    let brief = world.json(&["bench", "floor", "--brief", "--json"]);
-    assert!(brief["placement"].is_string() && brief.get("copy_4k_ns").is_none());
-}
-
-#[test]
 fn nobody_at_the_socket() {
     let world = World::new();
     let target = world.vfio_user("nobody.sock");
@@ -526,4 +492,44 @@ max_transfer = "128KiB"
         "{words}"
     );
     server.stop();
+}
+
+mod slow {
+    use super::*;
+
+    #[test]
+    fn every_byte_in_a_file_is_as_it_was_written() {
+        verifies("file:path=disk.img,size=32MiB,lba_size=512");
+    }
+
+    #[test]
+    fn the_floor_has_its_figures_or_says_that_one_cpu_has_none() {
+        let world = World::new();
+        let ran = world.run(&["bench", "floor", "--json"]);
+        if std::thread::available_parallelism().unwrap().get() == 1 {
+            assert!(
+                ran.err.contains("the floor lies between two"),
+                "{}",
+                ran.err
+            );
+            return;
+        }
+        let floor: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        for name in ["round_trip_ns", "sqe_to_cqe_ns", "eventfd_wake_ns"] {
+            assert!(floor[name].as_f64().unwrap() > 0.0, "{name}: {floor:#}");
+        }
+        let copies = &floor["copy_4k_ns"];
+        assert!(
+            copies["plain"].as_f64().unwrap() > 0.0 && copies["prefetch"].as_f64().unwrap() > 0.0
+        );
+        // huge pages are the system's to give: a figure, or a reason
+        assert_ne!(
+            copies["huge"].is_f64(),
+            copies["huge_missing"].is_string(),
+            "{floor:#}"
+        );
+        assert!(["near", "far"].contains(&floor["placement"].as_str().unwrap()));
+        let brief = world.json(&["bench", "floor", "--brief", "--json"]);
+        assert!(brief["placement"].is_string() && brief.get("copy_4k_ns").is_none());
+    }
 }

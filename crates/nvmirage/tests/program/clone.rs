@@ -47,48 +47,6 @@ sha256sum -c --status sum <mounted/pro.img
 umount mounted
 "#;
 
-#[test]
-fn blocks_are_shared_where_the_file_system_can() {
-    let world = World::new();
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_nvmirage"), world.path("nvmirage")).unwrap();
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", SCRIPT]);
-    command
-        .current_dir(world.path(""))
-        .env_remove("NVMIRAGE_LOG");
-    let script = ran(command.output().unwrap());
-    let may_mount =
-        script.status.code() != Some(NO_RIGHTS) && !script.err.contains("unshare failed");
-    if !may_mount {
-        return is_a_copy(&world);
-    }
-    assert!(script.status.success(), "{}{}", script.out, script.err);
-    let report = std::fs::read_to_string(world.path("report.json")).unwrap();
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
-    let files = report["files"].as_array().unwrap();
-    assert_eq!(files.len(), 2, "{report:#}");
-    for file in files {
-        assert_eq!(
-            (&file["shared"], &file["copied_bytes"]),
-            (&true.into(), &0.into()),
-            "{report:#}"
-        );
-    }
-    assert_eq!(files[0]["size_bytes"], 1 << 30);
-    // 52 MiB are written of the two files; what a clone takes is what says where they are.
-    let said = |what: &str| {
-        let line = script.out.lines().find_map(|line| line.strip_prefix(what));
-        line.unwrap_or_else(|| panic!("no {what}: {}", script.out))
-            .trim()
-            .to_owned()
-    };
-    let used: i64 = said("used").parse().unwrap();
-    assert!(used < 2 << 20, "{used} bytes were used");
-    let (source, clone) = (said("extents pro.img"), said("extents vm1.img"));
-    assert!(!source.is_empty() && !source.contains("alone"), "{source}");
-    assert_eq!(source, clone, "they lie at the same places");
-}
-
 /// A clone where blocks may or may not be shared: it has the same bytes.
 fn is_a_copy(world: &World) {
     let bytes: Vec<u8> = (0..1 << 20).map(|at: u32| (at / 7) as u8).collect();
@@ -98,4 +56,50 @@ fn is_a_copy(world: &World) {
     let copied = file["copied_bytes"].as_u64().unwrap();
     assert_eq!(copied == 0, file["shared"].as_bool().unwrap(), "{report:#}");
     assert!(std::fs::read(world.path("vm1.img")).unwrap() == bytes);
+}
+
+mod slow {
+    use super::*;
+
+    #[test]
+    fn blocks_are_shared_where_the_file_system_can() {
+        let world = World::new();
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_nvmirage"), world.path("nvmirage")).unwrap();
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", SCRIPT]);
+        command
+            .current_dir(world.path(""))
+            .env_remove("NVMIRAGE_LOG");
+        let script = ran(command.output().unwrap());
+        let may_mount =
+            script.status.code() != Some(NO_RIGHTS) && !script.err.contains("unshare failed");
+        if !may_mount {
+            return is_a_copy(&world);
+        }
+        assert!(script.status.success(), "{}{}", script.out, script.err);
+        let report = std::fs::read_to_string(world.path("report.json")).unwrap();
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        let files = report["files"].as_array().unwrap();
+        assert_eq!(files.len(), 2, "{report:#}");
+        for file in files {
+            assert_eq!(
+                (&file["shared"], &file["copied_bytes"]),
+                (&true.into(), &0.into()),
+                "{report:#}"
+            );
+        }
+        assert_eq!(files[0]["size_bytes"], 1 << 30);
+        // 52 MiB are written of the two files; what a clone takes is what says where they are.
+        let said = |what: &str| {
+            let line = script.out.lines().find_map(|line| line.strip_prefix(what));
+            line.unwrap_or_else(|| panic!("no {what}: {}", script.out))
+                .trim()
+                .to_owned()
+        };
+        let used: i64 = said("used").parse().unwrap();
+        assert!(used < 2 << 20, "{used} bytes were used");
+        let (source, clone) = (said("extents pro.img"), said("extents vm1.img"));
+        assert!(!source.is_empty() && !source.contains("alone"), "{source}");
+        assert_eq!(source, clone, "they lie at the same places");
+    }
 }

@@ -48,62 +48,6 @@ fn ram_conforms_however_it_is_rung() {
     }
 }
 
-#[test]
-fn a_file_conforms() {
-    let world = World::new();
-    let _server = world.serve_media("file:path=disk.img,size=64MiB");
-    let report = report(&world, &[]);
-    assert!(
-        report["passed"].as_u64().unwrap() >= PASSED_MIN,
-        "{report:#}"
-    );
-}
-
-/// A controller whose namespaces lie on two drives, each by mediated pass-through: every command is
-/// done as the specification says (Compare, Verify, Copy between the two), each drive gets its own
-/// namespace's bytes, and nothing beside the parts changes.
-#[test]
-fn a_controller_on_parts_of_two_drives_conforms() {
-    let (one, its) = Drive::new();
-    let (two, others) = Drive::new();
-    let world = &one.world;
-    let part = |name: &str, drive: &Drive, range: &str| {
-        format!(
-            "[[media]]\nname = \"{name}\"\nkind = \"drive\"\ntarget = \"{}\"\n\
-             [[namespace]]\nname = \"{name}\"\nmedia = \"{name}\"\nrange = \"{range}\"\nlba_size = 512\n",
-            drive.target()
-        )
-    };
-    let text = format!(
-        "{}{}[[controller]]\nname = \"both\"\nnamespaces = [\"a\", \"b\"]\nlisten = \"{}\"\n",
-        part("a", &one, "4MiB..20MiB"),
-        part("b", &two, "24MiB..40MiB"),
-        world.vfio_user("nvme.sock")
-    );
-    let config = world.write("two.toml", &text);
-    let server = world.serve(&["--config", config.to_str().unwrap()]);
-    let report = report(world, &[]);
-    assert!(
-        report["passed"].as_u64().unwrap() >= PASSED_MIN,
-        "{report:#}"
-    );
-    let mut host = Host::attach(world, "nvme.sock");
-    host.fill(1, 100, 0x11);
-    host.fill(2, 200, 0x22);
-    drop(host);
-    server.stop();
-    assert_eq!(one.read((4 << 20) + 100 * 512, 512), [0x11; 512]);
-    assert_eq!(two.read((24 << 20) + 200 * 512, 512), [0x22; 512]);
-    for (drive, parts) in [(&one, [(0, 4), (20, 48)]), (&two, [(0, 24), (40, 48)])] {
-        for (start, end) in parts {
-            let bytes = drive.read(start << 20, (end - start) << 20);
-            assert!(is_untouched(&bytes), "{start} to {end} MiB");
-        }
-    }
-    its.stop();
-    others.stop();
-}
-
 /// A subsystem of two controllers that share a namespace, and a pool of which hosts may make more.
 fn subsystem(world: &World) -> Server {
     let [one, two] = ["nvme.sock", "second.sock"].map(|name| world.vfio_user(name));
@@ -147,23 +91,6 @@ listen = "{two}"
         ),
     );
     world.serve(&["--config", config.to_str().unwrap()])
-}
-
-#[test]
-fn two_hosts_of_a_subsystem_with_a_pool_conform() {
-    let world = World::new();
-    let _server = subsystem(&world);
-    let second = world.vfio_user("second.sock");
-    let report = report(&world, &["--second", &second]);
-    assert!(
-        report["passed"].as_u64().unwrap() >= PASSED_MIN,
-        "{report:#}"
-    );
-    for chapter in ["namespaces", "sharing", "reservations"] {
-        let tests = report["tests"].as_array().unwrap().iter();
-        let passed = tests.filter(|t| t["chapter"] == chapter && t["result"] == "passed");
-        assert!(passed.count() >= 10, "{chapter}: {report:#}");
-    }
 }
 
 #[test]
@@ -247,4 +174,81 @@ fn a_drive_that_is_not_there_is_an_error() {
     let target = world.vfio_user("nothing.sock");
     let error = world.fails(&["conformance", "--target", &target, "--destroy-data"]);
     assert!(error.contains("nothing.sock"), "{error}");
+}
+
+mod slow {
+    use super::*;
+
+    #[test]
+    fn a_file_conforms() {
+        let world = World::new();
+        let _server = world.serve_media("file:path=disk.img,size=64MiB");
+        let report = report(&world, &[]);
+        assert!(
+            report["passed"].as_u64().unwrap() >= PASSED_MIN,
+            "{report:#}"
+        );
+    }
+
+    /// A controller whose namespaces lie on two drives, each by mediated pass-through: every command is
+    /// done as the specification says (Compare, Verify, Copy between the two), each drive gets its own
+    /// namespace's bytes, and nothing beside the parts changes.
+    #[test]
+    fn a_controller_on_parts_of_two_drives_conforms() {
+        let (one, its) = Drive::new();
+        let (two, others) = Drive::new();
+        let world = &one.world;
+        let part = |name: &str, drive: &Drive, range: &str| {
+            format!(
+                "[[media]]\nname = \"{name}\"\nkind = \"drive\"\ntarget = \"{}\"\n\
+                 [[namespace]]\nname = \"{name}\"\nmedia = \"{name}\"\nrange = \"{range}\"\nlba_size = 512\n",
+                drive.target()
+            )
+        };
+        let text = format!(
+            "{}{}[[controller]]\nname = \"both\"\nnamespaces = [\"a\", \"b\"]\nlisten = \"{}\"\n",
+            part("a", &one, "4MiB..20MiB"),
+            part("b", &two, "24MiB..40MiB"),
+            world.vfio_user("nvme.sock")
+        );
+        let config = world.write("two.toml", &text);
+        let server = world.serve(&["--config", config.to_str().unwrap()]);
+        let report = report(world, &[]);
+        assert!(
+            report["passed"].as_u64().unwrap() >= PASSED_MIN,
+            "{report:#}"
+        );
+        let mut host = Host::attach(world, "nvme.sock");
+        host.fill(1, 100, 0x11);
+        host.fill(2, 200, 0x22);
+        drop(host);
+        server.stop();
+        assert_eq!(one.read((4 << 20) + 100 * 512, 512), [0x11; 512]);
+        assert_eq!(two.read((24 << 20) + 200 * 512, 512), [0x22; 512]);
+        for (drive, parts) in [(&one, [(0, 4), (20, 48)]), (&two, [(0, 24), (40, 48)])] {
+            for (start, end) in parts {
+                let bytes = drive.read(start << 20, (end - start) << 20);
+                assert!(is_untouched(&bytes), "{start} to {end} MiB");
+            }
+        }
+        its.stop();
+        others.stop();
+    }
+
+    #[test]
+    fn two_hosts_of_a_subsystem_with_a_pool_conform() {
+        let world = World::new();
+        let _server = subsystem(&world);
+        let second = world.vfio_user("second.sock");
+        let report = report(&world, &["--second", &second]);
+        assert!(
+            report["passed"].as_u64().unwrap() >= PASSED_MIN,
+            "{report:#}"
+        );
+        for chapter in ["namespaces", "sharing", "reservations"] {
+            let tests = report["tests"].as_array().unwrap().iter();
+            let passed = tests.filter(|t| t["chapter"] == chapter && t["result"] == "passed");
+            assert!(passed.count() >= 10, "{chapter}: {report:#}");
+        }
+    }
 }

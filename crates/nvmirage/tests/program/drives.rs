@@ -169,70 +169,6 @@ fn until(what: &str, reached: impl Fn() -> bool) {
     }
 }
 
-#[test]
-fn a_drive_that_dies_and_comes_back_is_used_again() {
-    let (drive, mut server) = Drive::new();
-    let tenants = drive.tenants();
-    drive.fill("a");
-    server.child().kill().unwrap();
-    server.end();
-    until("the loss is noticed", || {
-        tenants.log().contains("a drive is lost")
-    });
-    let server = drive.start();
-    until("it comes back", || {
-        tenants.log().contains("a drive is back")
-    });
-    drive.fill("a");
-    tenants.stop();
-    server.stop();
-}
-
-#[test]
-fn a_drive_that_stands_still_holds_up_its_own_commands_alone() {
-    let (drive, server) = Drive::new();
-    let text = format!(
-        "[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{}\"\n\
-         [[media]]\nname = \"ram\"\nkind = \"ram\"\nsize = \"16MiB\"\n{}\
-         [[namespace]]\nname = \"r\"\nmedia = \"ram\"\nlba_size = 512\n\
-         [[controller]]\nname = \"r\"\nnamespaces = [\"r\"]\nlisten = \"{}\"\n",
-        drive.target(),
-        drive.tenant("a", "4MiB..20MiB"),
-        drive.world.vfio_user("r"),
-    );
-    let config = drive.world.write("tenants.toml", &text);
-    let tenants = drive.world.serve(&["--config", config.to_str().unwrap()]);
-    drive.fill("a");
-    server.stand_still();
-    let target = drive.world.vfio_user("a");
-    thread::scope(|scope| {
-        let waits = scope.spawn(|| {
-            let args = [
-                "bench", "--target", &target, "--bs", "4KiB", "--qd", "4", "--time", "1s",
-            ];
-            drive.world.run(&args)
-        });
-        until("the queue is given up", || {
-            drive.fill("r");
-            tenants.log().contains("a drive is lost")
-        });
-        let ran = waits.join().unwrap();
-        // Its reads end so, or the flush of the shutdown behind them does.
-        let says = ["Command Interrupted", "the last writes may not be durable"];
-        assert!(
-            says.iter().any(|says| ran.err.contains(says)),
-            "{}",
-            ran.err
-        );
-    });
-    server.signal(Signal::CONT);
-    until("it comes back", || {
-        tenants.log().contains("a drive is back")
-    });
-    drive.fill("a");
-    tenants.stop();
-}
-
 /// A tenant with one command at a time, which reads and writes the same place.
 struct Tenant {
     queue: QueuePair<VfioUser>,
@@ -293,104 +229,6 @@ const REGIONS: usize = 12;
 const REGION: usize = 2 << 20;
 /// What another drive's tenant may wait: less than anything that the one that stands still takes.
 const PROMPT: Duration = Duration::from_secs(2);
-
-/// Two drives of one server, one of which stands still for a while (SIGSTOP). Every answer of the
-/// other one comes in time all the while, down to the slowest; every command to it ends in time,
-/// too, with the status that hosts repeat it after; and when it goes on it is used again.
-#[test]
-fn a_drive_stands_still_and_the_slowest_answer_of_the_other_one_is_prompt() {
-    let (still, server) = Drive::new();
-    let (other, _others) = Drive::new();
-    let text = format!(
-        "[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{}\"\n{}\
-         [[media]]\nname = \"other\"\nkind = \"drive\"\ntarget = \"{}\"\n{}",
-        still.target(),
-        still.tenant("a", "4MiB..20MiB"),
-        other.target(),
-        still
-            .tenant("b", "4MiB..20MiB")
-            .replace("media = \"drive\"", "media = \"other\""),
-    );
-    let world = &still.world;
-    let config = world.write("tenants.toml", &text);
-    let tenants = world.serve(&["--config", config.to_str().unwrap()]);
-    let [mut a, mut b] = ["a", "b"].map(|name| Tenant::attach(world, name));
-    assert_eq!(a.turn(1).0, Ok(()));
-    let is_over = AtomicBool::new(false);
-    let (turns, slowest) = thread::scope(|scope| {
-        let prompt = scope.spawn(|| {
-            let (mut turns, mut slowest) = (0u32, Duration::ZERO);
-            while !is_over.load(Ordering::Relaxed) {
-                let (ended, took) = b.turn(turns as u8);
-                assert_eq!(ended, Ok(()));
-                (turns, slowest) = (turns + 1, slowest.max(took));
-            }
-            (turns, slowest)
-        });
-        server.stand_still();
-        // One that the drive has when it stops, one that comes when the queue is abandoned, and one
-        // when the drive is lost.
-        for _ in 0..3 {
-            let (ended, took) = a.turn(2);
-            assert_eq!(ended, Err(Status::COMMAND_INTERRUPTED));
-            assert!(took < SLOWEST, "{took:?}");
-        }
-        server.signal(Signal::CONT);
-        let deadline = Instant::now() + BOUND;
-        while a.turn(3).0.is_err() {
-            assert!(Instant::now() < deadline, "it does not come back");
-        }
-        is_over.store(true, Ordering::Relaxed);
-        prompt.join().unwrap()
-    });
-    println!("{turns} turns beside it, the slowest command in {slowest:?}");
-    assert!(turns > 100, "{turns} turns");
-    assert!(slowest < PROMPT, "the slowest command took {slowest:?}");
-    assert!(tenants.log().contains("a drive is back"));
-    drop((a, b));
-    tenants.stop();
-}
-
-/// Memory of a host that attaches is mapped for the drive region by region, and each mapping has an
-/// answer of its own to wait for: of a drive that stands still, the first one ends them all.
-#[test]
-fn a_host_with_many_regions_does_not_delay_others_of_a_stalled_drive() {
-    let (drive, server) = Drive::new();
-    let text = format!(
-        "[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{}\"\n{}{}",
-        drive.target(),
-        drive.tenant("a", "4MiB..20MiB"),
-        drive.tenant("b", "24MiB..40MiB"),
-    );
-    let world = &drive.world;
-    let config = world.write("tenants.toml", &text);
-    let tenants = world.serve(&["--config", config.to_str().unwrap()]);
-    let mut a = Tenant::attach(world, "a");
-    assert_eq!(a.turn(1).0, Ok(()));
-    server.stand_still();
-    let mut b = Tenant::attach(world, "b");
-    let regions: Vec<_> = (0..REGIONS)
-        .map(|_| HostMemory::new(REGION).unwrap())
-        .collect();
-    for (at, region) in (1u64..).zip(&regions) {
-        let shared = b.device.shared_bus().share(region, Iova(at << 40));
-        shared.unwrap();
-    }
-    for tenant in [&mut b, &mut a] {
-        let (ended, took) = tenant.turn(2);
-        assert_eq!(ended, Err(Status::COMMAND_INTERRUPTED));
-        assert!(took < SLOWEST, "{took:?}");
-    }
-    server.signal(Signal::CONT);
-    let deadline = Instant::now() + BOUND;
-    for tenant in [&mut a, &mut b] {
-        while tenant.turn(3).0.is_err() {
-            assert!(Instant::now() < deadline, "it does not come back");
-        }
-    }
-    drop((a, b));
-    tenants.stop();
-}
 
 /// A block is written wholly or not at all when the power fails, one at least (AWUPF is 0's based;
 /// NVM 1.1, 2.1.4): a drive with blocks of 512 bytes that promises one of its own is none for
@@ -661,6 +499,168 @@ mod slow {
             let bytes = drive.read(start << 20, (end - start) << 20);
             assert!(is_untouched(&bytes), "{start} to {end} MiB");
         }
+        tenants.stop();
+    }
+
+    #[test]
+    fn a_drive_that_stands_still_holds_up_its_own_commands_alone() {
+        let (drive, server) = Drive::new();
+        let text = format!(
+            "[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{}\"\n\
+             [[media]]\nname = \"ram\"\nkind = \"ram\"\nsize = \"16MiB\"\n{}\
+             [[namespace]]\nname = \"r\"\nmedia = \"ram\"\nlba_size = 512\n\
+             [[controller]]\nname = \"r\"\nnamespaces = [\"r\"]\nlisten = \"{}\"\n",
+            drive.target(),
+            drive.tenant("a", "4MiB..20MiB"),
+            drive.world.vfio_user("r"),
+        );
+        let config = drive.world.write("tenants.toml", &text);
+        let tenants = drive.world.serve(&["--config", config.to_str().unwrap()]);
+        drive.fill("a");
+        server.stand_still();
+        let target = drive.world.vfio_user("a");
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let args = [
+                    "bench", "--target", &target, "--bs", "4KiB", "--qd", "4", "--time", "1s",
+                ];
+                drive.world.run(&args)
+            });
+            until("the queue is given up", || {
+                drive.fill("r");
+                tenants.log().contains("a drive is lost")
+            });
+            let ran = waits.join().unwrap();
+            // Its reads end so, or the flush of the shutdown behind them does.
+            let says = ["Command Interrupted", "the last writes may not be durable"];
+            assert!(
+                says.iter().any(|says| ran.err.contains(says)),
+                "{}",
+                ran.err
+            );
+        });
+        server.signal(Signal::CONT);
+        until("it comes back", || {
+            tenants.log().contains("a drive is back")
+        });
+        drive.fill("a");
+        tenants.stop();
+    }
+
+    #[test]
+    fn a_drive_that_dies_and_comes_back_is_used_again() {
+        let (drive, mut server) = Drive::new();
+        let tenants = drive.tenants();
+        drive.fill("a");
+        server.child().kill().unwrap();
+        server.end();
+        until("the loss is noticed", || {
+            tenants.log().contains("a drive is lost")
+        });
+        let server = drive.start();
+        until("it comes back", || {
+            tenants.log().contains("a drive is back")
+        });
+        drive.fill("a");
+        tenants.stop();
+        server.stop();
+    }
+
+    /// Two drives of one server, one of which stands still for a while (SIGSTOP). Every answer of the
+    /// other one comes in time all the while, down to the slowest; every command to it ends in time,
+    /// too, with the status that hosts repeat it after; and when it goes on it is used again.
+    #[test]
+    fn a_drive_stands_still_and_the_slowest_answer_of_the_other_one_is_prompt() {
+        let (still, server) = Drive::new();
+        let (other, _others) = Drive::new();
+        let text = format!(
+            "[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{}\"\n{}\
+             [[media]]\nname = \"other\"\nkind = \"drive\"\ntarget = \"{}\"\n{}",
+            still.target(),
+            still.tenant("a", "4MiB..20MiB"),
+            other.target(),
+            still
+                .tenant("b", "4MiB..20MiB")
+                .replace("media = \"drive\"", "media = \"other\""),
+        );
+        let world = &still.world;
+        let config = world.write("tenants.toml", &text);
+        let tenants = world.serve(&["--config", config.to_str().unwrap()]);
+        let [mut a, mut b] = ["a", "b"].map(|name| Tenant::attach(world, name));
+        assert_eq!(a.turn(1).0, Ok(()));
+        let is_over = AtomicBool::new(false);
+        let (turns, slowest) = thread::scope(|scope| {
+            let prompt = scope.spawn(|| {
+                let (mut turns, mut slowest) = (0u32, Duration::ZERO);
+                while !is_over.load(Ordering::Relaxed) {
+                    let (ended, took) = b.turn(turns as u8);
+                    assert_eq!(ended, Ok(()));
+                    (turns, slowest) = (turns + 1, slowest.max(took));
+                }
+                (turns, slowest)
+            });
+            server.stand_still();
+            // One that the drive has when it stops, one that comes when the queue is abandoned, and one
+            // when the drive is lost.
+            for _ in 0..3 {
+                let (ended, took) = a.turn(2);
+                assert_eq!(ended, Err(Status::COMMAND_INTERRUPTED));
+                assert!(took < SLOWEST, "{took:?}");
+            }
+            server.signal(Signal::CONT);
+            let deadline = Instant::now() + BOUND;
+            while a.turn(3).0.is_err() {
+                assert!(Instant::now() < deadline, "it does not come back");
+            }
+            is_over.store(true, Ordering::Relaxed);
+            prompt.join().unwrap()
+        });
+        println!("{turns} turns beside it, the slowest command in {slowest:?}");
+        assert!(turns > 100, "{turns} turns");
+        assert!(slowest < PROMPT, "the slowest command took {slowest:?}");
+        assert!(tenants.log().contains("a drive is back"));
+        drop((a, b));
+        tenants.stop();
+    }
+
+    /// Memory of a host that attaches is mapped for the drive region by region, and each mapping has an
+    /// answer of its own to wait for: of a drive that stands still, the first one ends them all.
+    #[test]
+    fn a_host_with_many_regions_does_not_delay_others_of_a_stalled_drive() {
+        let (drive, server) = Drive::new();
+        let text = format!(
+            "[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{}\"\n{}{}",
+            drive.target(),
+            drive.tenant("a", "4MiB..20MiB"),
+            drive.tenant("b", "24MiB..40MiB"),
+        );
+        let world = &drive.world;
+        let config = world.write("tenants.toml", &text);
+        let tenants = world.serve(&["--config", config.to_str().unwrap()]);
+        let mut a = Tenant::attach(world, "a");
+        assert_eq!(a.turn(1).0, Ok(()));
+        server.stand_still();
+        let mut b = Tenant::attach(world, "b");
+        let regions: Vec<_> = (0..REGIONS)
+            .map(|_| HostMemory::new(REGION).unwrap())
+            .collect();
+        for (at, region) in (1u64..).zip(&regions) {
+            let shared = b.device.shared_bus().share(region, Iova(at << 40));
+            shared.unwrap();
+        }
+        for tenant in [&mut b, &mut a] {
+            let (ended, took) = tenant.turn(2);
+            assert_eq!(ended, Err(Status::COMMAND_INTERRUPTED));
+            assert!(took < SLOWEST, "{took:?}");
+        }
+        server.signal(Signal::CONT);
+        let deadline = Instant::now() + BOUND;
+        for tenant in [&mut a, &mut b] {
+            while tenant.turn(3).0.is_err() {
+                assert!(Instant::now() < deadline, "it does not come back");
+            }
+        }
+        drop((a, b));
         tenants.stop();
     }
 }

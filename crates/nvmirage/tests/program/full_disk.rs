@@ -143,67 +143,6 @@ listen = "vfio-user:kv.sock"
 /// What a host says whose drive could not write everything when it was shut down.
 const UNKEPT: &str = "the last writes may not be durable";
 
-#[test]
-fn keys_on_a_full_disk_are_deleted_and_stored_again_when_there_is_room() {
-    for small in [Small::new, Small::limited] {
-        let world = World::new();
-        let small = small(&world, 8);
-        let mut server = serve(&world, KEYS);
-        small.begin(&mut server);
-        let target = world.vfio_user("kv.sock");
-        let value = world.path("value");
-        fs::write(&value, vec![0x5a; 256 << 10]).unwrap();
-        let kv = |args: &[&str]| {
-            let all = [&["kv", "--target", &target], args].concat();
-            world.run(&all)
-        };
-        let put = |key: &str| kv(&["put", key, "--file", value.to_str().unwrap()]);
-        let mut stored = 0;
-        let refused = loop {
-            let ran = put(&format!("key{stored}"));
-            if !ran.status.success() {
-                break ran.err;
-            }
-            stored += 1;
-            assert!(stored < 100, "nothing is ever full");
-        };
-        // The value had no space, or its record had none when the host shut the drive down.
-        let is_said = |error: &str| error.contains("full") || error.contains(UNKEPT);
-        assert!(is_said(&refused), "{refused}");
-        assert!(stored > 10, "{stored}");
-        // A delete takes no space: it is refused by nothing, and its record waits for space.
-        let deleted = kv(&["del", "key0"]);
-        assert!(
-            deleted.status.success() || deleted.err.contains(UNKEPT),
-            "{}",
-            deleted.err
-        );
-        assert!(!put("again").status.success());
-        small.make_room(&mut server);
-        let deleted = kv(&["del", "key1"]);
-        assert!(deleted.status.success(), "{}", deleted.err);
-        let again = put("again");
-        assert!(again.status.success(), "{}", again.err);
-        flush(&mut Drive::attach(&world, "kv")).unwrap();
-        server.signal(rustix::process::Signal::KILL);
-        server.end();
-        crate::kept::wait_for_unlock(&world.path("small/pairs.kv"));
-
-        let server = serve(&world, KEYS);
-        let listed = kv(&["ls"]).out;
-        let listed: std::collections::BTreeSet<_> = listed.lines().collect();
-        for key in 2..stored {
-            assert!(
-                listed.contains(&*format!("key{key}")),
-                "key{key}: {listed:?}"
-            );
-        }
-        assert!(listed.contains("again"));
-        assert!(!listed.contains("key0") && !listed.contains("key1"));
-        server.stop();
-    }
-}
-
 const ZONES: &str = r#"
 [[media]]
 name = "zns"
@@ -250,70 +189,6 @@ fn none_is_read_only(drive: &mut Drive) {
         let (state, _) = zone(drive, number);
         let gone = [ZoneState::READ_ONLY, ZoneState::OFFLINE];
         assert!(!gone.contains(&state), "zone {number} is {state:?}");
-    }
-}
-
-#[test]
-fn zones_on_a_full_disk_are_written_reset_and_flushed_again_when_there_is_room() {
-    for (small, mib) in [
-        (Small::new as fn(&World, u64) -> Small, 6),
-        (Small::limited, 5),
-    ] {
-        let world = World::new();
-        let small = small(&world, mib);
-        let mut server = serve(&world, ZONES);
-        small.begin(&mut server);
-        let mut drive = Drive::attach(&world, "zns");
-        let (number, at) = fill(&mut drive, (0, 0));
-        assert!(number >= 1, "zone 0 is full");
-        // What is there is there, and the write pointer is where writes have succeeded.
-        assert_eq!(zone(&mut drive, number).1, at);
-        assert!(is_full(drive.write(number * ZONE + at, &pattern(3))));
-        assert!(is_full(drive.write((number + 1) * ZONE, &pattern(3))));
-        assert_eq!(zone(&mut drive, number + 1).1, 0);
-        none_is_read_only(&mut drive);
-        let mut next = (number, at);
-        if small.mounted.is_some() {
-            // A reset makes room on a disk that is full, as the log has some set aside.
-            flush(&mut drive).unwrap();
-            drive.send(0, ZoneSendAction::RESET);
-            assert_eq!(zone(&mut drive, 0), (ZoneState::EMPTY, 0));
-            drive.write(number * ZONE + at, &pattern(3)).unwrap();
-            next = fill(&mut drive, (number, at + 2));
-            none_is_read_only(&mut drive);
-        } else {
-            // The log lies behind the limit.
-            assert!(is_full(flush(&mut drive)));
-            assert!(is_full(drive.try_send(0, ZoneSendAction::RESET)));
-            let (state, _) = zone(&mut drive, 0);
-            assert_eq!(state, ZoneState::FULL, "it is as it was");
-            none_is_read_only(&mut drive);
-        }
-        small.make_room(&mut server);
-        let (number, at) = next;
-        drive.write(number * ZONE + at, &pattern(7)).unwrap();
-        flush(&mut drive).unwrap();
-        drive.send(0, ZoneSendAction::RESET);
-        drive.send((number + 1) * ZONE, ZoneSendAction::RESET);
-        drive.write(0, &pattern(9)).unwrap();
-        flush(&mut drive).unwrap();
-        none_is_read_only(&mut drive);
-        drop(drive);
-        server.signal(rustix::process::Signal::KILL);
-        server.end();
-        crate::kept::wait_for_unlock(&world.path("small/zns.img"));
-
-        let server = serve(&world, ZONES);
-        let mut drive = Drive::attach(&world, "zns");
-        assert!(drive.read(0, 2) == pattern(9));
-        assert!(drive.read(number * ZONE + at, 2) == pattern(7));
-        if at >= 2 {
-            assert!(drive.read(number * ZONE + at - 2, 2) == pattern(3));
-        }
-        assert_eq!(zone(&mut drive, 0), (ZoneState::CLOSED, 2));
-        none_is_read_only(&mut drive);
-        drop(drive);
-        server.stop();
     }
 }
 
@@ -696,3 +571,132 @@ name = "both"
 namespaces = ["both"]
 listen = "vfio-user:both.sock"
 "#;
+
+mod slow {
+    use super::*;
+
+    #[test]
+    fn keys_on_a_full_disk_are_deleted_and_stored_again_when_there_is_room() {
+        for small in [Small::new, Small::limited] {
+            let world = World::new();
+            let small = small(&world, 8);
+            let mut server = serve(&world, KEYS);
+            small.begin(&mut server);
+            let target = world.vfio_user("kv.sock");
+            let value = world.path("value");
+            fs::write(&value, vec![0x5a; 256 << 10]).unwrap();
+            let kv = |args: &[&str]| {
+                let all = [&["kv", "--target", &target], args].concat();
+                world.run(&all)
+            };
+            let put = |key: &str| kv(&["put", key, "--file", value.to_str().unwrap()]);
+            let mut stored = 0;
+            let refused = loop {
+                let ran = put(&format!("key{stored}"));
+                if !ran.status.success() {
+                    break ran.err;
+                }
+                stored += 1;
+                assert!(stored < 100, "nothing is ever full");
+            };
+            // The value had no space, or its record had none when the host shut the drive down.
+            let is_said = |error: &str| error.contains("full") || error.contains(UNKEPT);
+            assert!(is_said(&refused), "{refused}");
+            assert!(stored > 10, "{stored}");
+            // A delete takes no space: it is refused by nothing, and its record waits for space.
+            let deleted = kv(&["del", "key0"]);
+            assert!(
+                deleted.status.success() || deleted.err.contains(UNKEPT),
+                "{}",
+                deleted.err
+            );
+            assert!(!put("again").status.success());
+            small.make_room(&mut server);
+            let deleted = kv(&["del", "key1"]);
+            assert!(deleted.status.success(), "{}", deleted.err);
+            let again = put("again");
+            assert!(again.status.success(), "{}", again.err);
+            flush(&mut Drive::attach(&world, "kv")).unwrap();
+            server.signal(rustix::process::Signal::KILL);
+            server.end();
+            crate::kept::wait_for_unlock(&world.path("small/pairs.kv"));
+
+            let server = serve(&world, KEYS);
+            let listed = kv(&["ls"]).out;
+            let listed: std::collections::BTreeSet<_> = listed.lines().collect();
+            for key in 2..stored {
+                assert!(
+                    listed.contains(&*format!("key{key}")),
+                    "key{key}: {listed:?}"
+                );
+            }
+            assert!(listed.contains("again"));
+            assert!(!listed.contains("key0") && !listed.contains("key1"));
+            server.stop();
+        }
+    }
+
+    #[test]
+    fn zones_on_a_full_disk_are_written_reset_and_flushed_again_when_there_is_room() {
+        for (small, mib) in [
+            (Small::new as fn(&World, u64) -> Small, 6),
+            (Small::limited, 5),
+        ] {
+            let world = World::new();
+            let small = small(&world, mib);
+            let mut server = serve(&world, ZONES);
+            small.begin(&mut server);
+            let mut drive = Drive::attach(&world, "zns");
+            let (number, at) = fill(&mut drive, (0, 0));
+            assert!(number >= 1, "zone 0 is full");
+            // What is there is there, and the write pointer is where writes have succeeded.
+            assert_eq!(zone(&mut drive, number).1, at);
+            assert!(is_full(drive.write(number * ZONE + at, &pattern(3))));
+            assert!(is_full(drive.write((number + 1) * ZONE, &pattern(3))));
+            assert_eq!(zone(&mut drive, number + 1).1, 0);
+            none_is_read_only(&mut drive);
+            let mut next = (number, at);
+            if small.mounted.is_some() {
+                // A reset makes room on a disk that is full, as the log has some set aside.
+                flush(&mut drive).unwrap();
+                drive.send(0, ZoneSendAction::RESET);
+                assert_eq!(zone(&mut drive, 0), (ZoneState::EMPTY, 0));
+                drive.write(number * ZONE + at, &pattern(3)).unwrap();
+                next = fill(&mut drive, (number, at + 2));
+                none_is_read_only(&mut drive);
+            } else {
+                // The log lies behind the limit.
+                assert!(is_full(flush(&mut drive)));
+                assert!(is_full(drive.try_send(0, ZoneSendAction::RESET)));
+                let (state, _) = zone(&mut drive, 0);
+                assert_eq!(state, ZoneState::FULL, "it is as it was");
+                none_is_read_only(&mut drive);
+            }
+            small.make_room(&mut server);
+            let (number, at) = next;
+            drive.write(number * ZONE + at, &pattern(7)).unwrap();
+            flush(&mut drive).unwrap();
+            drive.send(0, ZoneSendAction::RESET);
+            drive.send((number + 1) * ZONE, ZoneSendAction::RESET);
+            drive.write(0, &pattern(9)).unwrap();
+            flush(&mut drive).unwrap();
+            none_is_read_only(&mut drive);
+            drop(drive);
+            server.signal(rustix::process::Signal::KILL);
+            server.end();
+            crate::kept::wait_for_unlock(&world.path("small/zns.img"));
+
+            let server = serve(&world, ZONES);
+            let mut drive = Drive::attach(&world, "zns");
+            assert!(drive.read(0, 2) == pattern(9));
+            assert!(drive.read(number * ZONE + at, 2) == pattern(7));
+            if at >= 2 {
+                assert!(drive.read(number * ZONE + at - 2, 2) == pattern(3));
+            }
+            assert_eq!(zone(&mut drive, 0), (ZoneState::CLOSED, 2));
+            none_is_read_only(&mut drive);
+            drop(drive);
+            server.stop();
+        }
+    }
+}

@@ -38,124 +38,6 @@ fn metrics(world: &World) -> std::collections::BTreeMap<String, f64> {
     samples(&world.ask("GET /metrics", &[], "").is(200).body)
 }
 
-/// The same commands in the same order, served in real time and simulated in virtual time: what
-/// becomes of pages does not depend on when.
-#[test]
-fn collection_is_what_a_simulation_of_the_same_writes_predicts() {
-    let world = World::new();
-    let file = world.write("flash.toml", FLASH);
-    let server = world.serve(&["--config", file.to_str().unwrap()]);
-    let target = world.vfio_user("flash.sock");
-    let first = &stats(&world)["model"];
-    assert_eq!(first["commands"]["write"], 0);
-    let trace = world.path("writes.trace");
-    let bench = [
-        "bench",
-        "--target",
-        &target,
-        "--destroy-data",
-        "--rw",
-        "randwrite",
-        "--bs",
-        "128k",
-        "--qd",
-        "1",
-        "--time",
-        "8s",
-        "--record-trace",
-        trace.to_str().unwrap(),
-        "--json",
-    ];
-    world.json(&bench);
-    let predicted = world.json(&[
-        "simulate",
-        "--preset",
-        "samsung-970-pro",
-        "--size",
-        "256MiB",
-        "--set",
-        "block=128KiB",
-        "--workload",
-        trace.to_str().unwrap(),
-        "--virtual-time",
-        "1h",
-        "--json",
-    ]);
-    let predicted = &predicted["runs"][0]["drive"];
-    let now = stats(&world);
-    let model = &now["model"];
-    let flash = &model["flash"];
-    let number = |value: &Value| value.as_u64().unwrap();
-    assert!(number(&flash["collected_pages"]) > 1000, "{flash}");
-    assert_eq!(flash["host_pages"], predicted["pages_written"]);
-    assert_eq!(flash["collected_pages"], predicted["pages_collected"]);
-    assert_eq!(flash["erased_lines"], predicted["lines_collected"]);
-    assert_eq!(flash["collections"]["foreground"], flash["erased_lines"]);
-    assert_eq!(flash["lines"]["free"], predicted["lines_free"]);
-    // a write of 128 KiB has 32 pages of 4096 bytes
-    assert_eq!(
-        number(&model["commands"]["write"]) * 32,
-        number(&flash["host_pages"])
-    );
-    // 8 channels of 2 dies; a block on each die of a partition is erased with a line: 16 dies in 4
-    // partitions
-    assert_eq!(
-        model["servers"][0],
-        serde_json::json!({ "server": "die", "count": 16 })
-    );
-    let busy = |work: &str| {
-        let mut all = model["busy"].as_array().unwrap().iter();
-        all.find(|busy| busy["work"] == work).unwrap().clone()
-    };
-    let erases = busy("erase");
-    assert_eq!(
-        number(&erases["operations"]),
-        4 * number(&flash["erased_lines"])
-    );
-    // 3 ms each, as the preset says
-    assert_eq!(
-        number(&erases["busy_ns"]),
-        3_000_000 * number(&erases["operations"])
-    );
-    let programs = number(&busy("program")["operations"]);
-    let pages = number(&flash["host_pages"]) + number(&flash["collected_pages"]);
-    // 8 pages a wordline, and no more than those that are open are left in memory
-    assert!(
-        programs * 8 <= pages && pages - programs * 8 < 4 * 2 * 8,
-        "{programs} {pages}"
-    );
-
-    // the map, and the metrics, have the same
-    let map = map(&world, "flash/map?cells=4096");
-    assert_eq!(&map["model"]["flash"], flash);
-    let partitions = map["flash"]["partitions"].as_array().unwrap();
-    let sum = |of: &str| -> u64 {
-        let cells = partitions
-            .iter()
-            .flat_map(|p| p["cells"][of].as_array().unwrap());
-        cells.map(number).sum()
-    };
-    assert_eq!(sum("erases"), number(&flash["erased_lines"]));
-    assert_eq!(sum("valid_pages"), number(&flash["valid_pages"]));
-    assert_eq!(sum("full"), number(&flash["lines"]["full"]));
-    let scraped = metrics(&world);
-    let of = |name: &str, labels: &str| {
-        scraped[&format!("nvmirage_model_{name}{{media=\"flash\"{labels}}}")] as u64
-    };
-    assert_eq!(of("host_pages_total", ""), number(&flash["host_pages"]));
-    assert_eq!(of("media_pages_total", ""), pages);
-    assert_eq!(
-        of("operations_total", ",server=\"die\",work=\"erase\""),
-        number(&erases["operations"])
-    );
-    assert_eq!(of("lines", ",state=\"full\""), sum("full"));
-    assert_eq!(
-        of("line_erases", ",line=\"most\""),
-        number(&flash["wear"]["most"])
-    );
-    server.stop();
-}
-
 #[test]
 fn zones_are_as_a_host_is_told() {
     const ZONE: u64 = 512;
@@ -326,4 +208,126 @@ fn a_map_of_other_media_has_no_more_than_they_are_and_bad_questions_are_refused(
     }
     world.ask("GET /v1/media/none/map", &[], "").is(404);
     server.stop();
+}
+
+mod slow {
+    use super::*;
+
+    /// The same commands in the same order, served in real time and simulated in virtual time: what
+    /// becomes of pages does not depend on when.
+    #[test]
+    fn collection_is_what_a_simulation_of_the_same_writes_predicts() {
+        let world = World::new();
+        let file = world.write("flash.toml", FLASH);
+        let server = world.serve(&["--config", file.to_str().unwrap()]);
+        let target = world.vfio_user("flash.sock");
+        let first = &stats(&world)["model"];
+        assert_eq!(first["commands"]["write"], 0);
+        let trace = world.path("writes.trace");
+        let bench = [
+            "bench",
+            "--target",
+            &target,
+            "--destroy-data",
+            "--rw",
+            "randwrite",
+            "--bs",
+            "128k",
+            "--qd",
+            "1",
+            "--time",
+            "8s",
+            "--record-trace",
+            trace.to_str().unwrap(),
+            "--json",
+        ];
+        world.json(&bench);
+        let predicted = world.json(&[
+            "simulate",
+            "--preset",
+            "samsung-970-pro",
+            "--size",
+            "256MiB",
+            "--set",
+            "block=128KiB",
+            "--workload",
+            trace.to_str().unwrap(),
+            "--virtual-time",
+            "1h",
+            "--json",
+        ]);
+        let predicted = &predicted["runs"][0]["drive"];
+        let now = stats(&world);
+        let model = &now["model"];
+        let flash = &model["flash"];
+        let number = |value: &Value| value.as_u64().unwrap();
+        assert!(number(&flash["collected_pages"]) > 1000, "{flash}");
+        assert_eq!(flash["host_pages"], predicted["pages_written"]);
+        assert_eq!(flash["collected_pages"], predicted["pages_collected"]);
+        assert_eq!(flash["erased_lines"], predicted["lines_collected"]);
+        assert_eq!(flash["collections"]["foreground"], flash["erased_lines"]);
+        assert_eq!(flash["lines"]["free"], predicted["lines_free"]);
+        // a write of 128 KiB has 32 pages of 4096 bytes
+        assert_eq!(
+            number(&model["commands"]["write"]) * 32,
+            number(&flash["host_pages"])
+        );
+        // 8 channels of 2 dies; a block on each die of a partition is erased with a line: 16 dies in 4
+        // partitions
+        assert_eq!(
+            model["servers"][0],
+            serde_json::json!({ "server": "die", "count": 16 })
+        );
+        let busy = |work: &str| {
+            let mut all = model["busy"].as_array().unwrap().iter();
+            all.find(|busy| busy["work"] == work).unwrap().clone()
+        };
+        let erases = busy("erase");
+        assert_eq!(
+            number(&erases["operations"]),
+            4 * number(&flash["erased_lines"])
+        );
+        // 3 ms each, as the preset says
+        assert_eq!(
+            number(&erases["busy_ns"]),
+            3_000_000 * number(&erases["operations"])
+        );
+        let programs = number(&busy("program")["operations"]);
+        let pages = number(&flash["host_pages"]) + number(&flash["collected_pages"]);
+        // 8 pages a wordline, and no more than those that are open are left in memory
+        assert!(
+            programs * 8 <= pages && pages - programs * 8 < 4 * 2 * 8,
+            "{programs} {pages}"
+        );
+
+        // the map, and the metrics, have the same
+        let map = map(&world, "flash/map?cells=4096");
+        assert_eq!(&map["model"]["flash"], flash);
+        let partitions = map["flash"]["partitions"].as_array().unwrap();
+        let sum = |of: &str| -> u64 {
+            let cells = partitions
+                .iter()
+                .flat_map(|p| p["cells"][of].as_array().unwrap());
+            cells.map(number).sum()
+        };
+        assert_eq!(sum("erases"), number(&flash["erased_lines"]));
+        assert_eq!(sum("valid_pages"), number(&flash["valid_pages"]));
+        assert_eq!(sum("full"), number(&flash["lines"]["full"]));
+        let scraped = metrics(&world);
+        let of = |name: &str, labels: &str| {
+            scraped[&format!("nvmirage_model_{name}{{media=\"flash\"{labels}}}")] as u64
+        };
+        assert_eq!(of("host_pages_total", ""), number(&flash["host_pages"]));
+        assert_eq!(of("media_pages_total", ""), pages);
+        assert_eq!(
+            of("operations_total", ",server=\"die\",work=\"erase\""),
+            number(&erases["operations"])
+        );
+        assert_eq!(of("lines", ",state=\"full\""), sum("full"));
+        assert_eq!(
+            of("line_erases", ",line=\"most\""),
+            number(&flash["wear"]["most"])
+        );
+        server.stop();
+    }
 }

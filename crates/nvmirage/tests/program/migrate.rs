@@ -257,43 +257,6 @@ fn a_drive_moves_there_and_back_and_every_byte_is_right() {
 }
 
 #[test]
-fn queues_on_another_reactor_move_again_and_again() {
-    let world = World::new();
-    let mut pair = [Keys { apart: true, ..A }, Keys { apart: true, ..B }];
-    let (here, there) = (pair[0].serve(&world), pair[1].serve(&world));
-    for _ in 0..8 {
-        // A server that let its queues go on before they are gone would take the host's commands.
-        let more = [VERIFY, &["--qd", "64", "--runtime", "1"]].concat();
-        world.ok(&migrate(&world, &pair[0], &pair[1], &more));
-        pair.reverse();
-    }
-    here.stop();
-    there.stop();
-}
-
-#[test]
-fn a_copy_of_the_memory_is_complete_however_it_was_written() {
-    let world = World::new();
-    for (direct, doorbells) in [("on", "mapped"), ("off", "unmapped"), ("on", "trapped")] {
-        for apart in [false, true] {
-            let keys = |of: Keys| Keys {
-                direct,
-                doorbells,
-                apart,
-                ..of
-            };
-            let (a, b) = (keys(A), keys(B));
-            let (here, there) = (a.serve(&world), b.serve(&world));
-            let more = [VERIFY, &["--qd", "64", "--runtime", "1"]].concat();
-            world.ok(&migrate(&world, &a, &b, &more));
-            world.ok(&migrate(&world, &b, &a, &more));
-            here.stop();
-            there.stop();
-        }
-    }
-}
-
-#[test]
 fn a_copy_begins_again_where_the_process_with_the_log_has_died() {
     let world = World::new();
     let a = Keys { survive: true, ..A };
@@ -650,4 +613,45 @@ fn a_source_that_dies_without_its_medium_goes_on_with_nothing() {
     host.expect(1, 7);
     drop(host);
     here.stop();
+}
+
+mod slow {
+    use super::*;
+
+    #[test]
+    fn a_copy_of_the_memory_is_complete_however_it_was_written() {
+        let world = World::new();
+        for (direct, doorbells) in [("on", "mapped"), ("off", "unmapped"), ("on", "trapped")] {
+            for apart in [false, true] {
+                let keys = |of: Keys| Keys {
+                    direct,
+                    doorbells,
+                    apart,
+                    ..of
+                };
+                let (a, b) = (keys(A), keys(B));
+                let (here, there) = (a.serve(&world), b.serve(&world));
+                let more = [VERIFY, &["--qd", "64", "--runtime", "1"]].concat();
+                world.ok(&migrate(&world, &a, &b, &more));
+                world.ok(&migrate(&world, &b, &a, &more));
+                here.stop();
+                there.stop();
+            }
+        }
+    }
+
+    #[test]
+    fn queues_on_another_reactor_move_again_and_again() {
+        let world = World::new();
+        let mut pair = [Keys { apart: true, ..A }, Keys { apart: true, ..B }];
+        let (here, there) = (pair[0].serve(&world), pair[1].serve(&world));
+        for _ in 0..8 {
+            // A server that let its queues go on before they are gone would take the host's commands.
+            let more = [VERIFY, &["--qd", "64", "--runtime", "1"]].concat();
+            world.ok(&migrate(&world, &pair[0], &pair[1], &more));
+            pair.reverse();
+        }
+        here.stop();
+        there.stop();
+    }
 }

@@ -112,23 +112,6 @@ fn moved_under_load(world: &World, nsid: &str, doorbells: &str) -> Value {
 }
 
 #[test]
-fn every_byte_is_as_it_was_written_by_queues_that_moved_meanwhile() {
-    let world = World::new();
-    let server = serve(&world);
-    for (nsid, doorbells) in [("1", "shadow"), ("2", "shadow"), ("1", "trapped")] {
-        let report = moved_under_load(&world, nsid, doorbells);
-        let job = &report["jobs"][0];
-        assert_eq!(job["errors"], 0, "{job:#}");
-        assert!(job["blocks_verified"].as_u64().unwrap() > 0, "{job:#}");
-    }
-    let inventory = world.json(&world.steer(&["ls", "--json"]));
-    for reactor in inventory["reactors"].as_array().unwrap() {
-        assert!(reactor["commands"].as_u64().unwrap() > 0, "{reactor:#}");
-    }
-    server.stop();
-}
-
-#[test]
 fn a_move_that_cannot_be_is_refused_with_what_there_is() {
     let world = World::new();
     let server = serve(&world);
@@ -148,4 +131,25 @@ fn a_move_that_cannot_be_is_refused_with_what_there_is() {
     let nobody = world.run(&world.steer(&["move", "nobody", "1"]));
     assert!(nobody.err.contains("there is no controller `nobody`"));
     server.stop();
+}
+
+mod slow {
+    use super::*;
+
+    #[test]
+    fn every_byte_is_as_it_was_written_by_queues_that_moved_meanwhile() {
+        let world = World::new();
+        let server = serve(&world);
+        for (nsid, doorbells) in [("1", "shadow"), ("2", "shadow"), ("1", "trapped")] {
+            let report = moved_under_load(&world, nsid, doorbells);
+            let job = &report["jobs"][0];
+            assert_eq!(job["errors"], 0, "{job:#}");
+            assert!(job["blocks_verified"].as_u64().unwrap() > 0, "{job:#}");
+        }
+        let inventory = world.json(&world.steer(&["ls", "--json"]));
+        for reactor in inventory["reactors"].as_array().unwrap() {
+            assert!(reactor["commands"].as_u64().unwrap() > 0, "{reactor:#}");
+        }
+        server.stop();
+    }
 }

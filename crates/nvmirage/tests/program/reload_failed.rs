@@ -88,80 +88,6 @@ enum GoesOn {
     AfterAKill,
 }
 
-/// A reload deletes namespaces and controllers, and then cannot create their medium. What hosts and
-/// operators had attached and detached returns with them, however it goes on.
-#[test]
-fn what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill() {
-    let more = "[[namespace]]\nname = \"c\"\nmedia = \"file\"\nrange = \"32MiB..48MiB\"\n\
-                [[namespace]]\nname = \"d\"\nmedia = \"file\"\nrange = \"48MiB..64MiB\"\n";
-    for goes_on in [GoesOn::ByAReload, GoesOn::AfterAStop, GoesOn::AfterAKill] {
-        // alone in the subsystem, beside a controller that stays, or beside one that is recreated
-        for (shared, others) in [(false, ""), (true, ""), (true, "\npool = [\"other\"]")] {
-            let world = World::new();
-            let mut before = text(&world).replace("[\"a\"]", "[\"a\", \"c\"]") + more;
-            if shared {
-                before = before.replace("[[controller]]\n", "[[controller]]\nsubsystem = \"s\"\n");
-            }
-            let server = serve(&world, &before);
-            world.ok(&world.steer(&["detach", "a", "one"]));
-            world.ok(&world.steer(&["attach", "d", "one"]));
-            let has = |name: &str| shown(&world, "controller", name)["namespaces"].clone();
-            let id = |name: &str| shown(&world, "controller", name)["controller_id"].clone();
-            let ids = [id("one"), id("two")];
-            let missing = world.path("missing");
-            let disk = world.path("disk.img");
-            let moved = missing.join("disk.img");
-            let after = before
-                .replace(disk.to_str().unwrap(), moved.to_str().unwrap())
-                .replace("one.sock\"", "one.sock\"\nqueues = 3")
-                .replace("two.sock\"", &format!("two.sock\"{others}"))
-                + "[[media]]\nname = \"other\"\nkind = \"null\"\nsize = \"1MiB\"\n";
-            world.write("config.toml", &after);
-            let error = world.fails(&world.steer(&["reload"]));
-            assert!(error.contains("stopped at `+ media file"), "{error}");
-            std::fs::create_dir(&missing).unwrap();
-            let file = world.path("config.toml");
-            let start = || world.serve(&["--config", file.to_str().unwrap()]);
-            let server = match goes_on {
-                GoesOn::ByAReload => {
-                    let done = reload(&world, &[]);
-                    assert!(done.status.success(), "{}{}", done.out, done.err);
-                    server
-                }
-                GoesOn::AfterAStop => {
-                    server.stop();
-                    start()
-                }
-                GoesOn::AfterAKill => {
-                    server.signal(Signal::KILL);
-                    drop(server);
-                    start()
-                }
-            };
-            let case = format!("{goes_on:?}, {shared}, {others}");
-            let is_as_wanted = || {
-                assert_eq!(has("one"), json!(["c", "d"]), "{case}");
-                assert_eq!(has("two"), json!(["b"]), "{case}");
-                assert_eq!([id("one"), id("two")], ids, "{case}");
-                assert_eq!(shown(&world, "controller", "one")["queues"], 3, "{case}");
-                assert_eq!(
-                    shown(&world, "media", "file")["path"],
-                    moved.to_str().unwrap()
-                );
-            };
-            is_as_wanted();
-            // the plan is at its end, so nothing is left to do
-            let again = reload(&world, &[]);
-            assert!(again.out.contains("nothing to do"), "{case}: {}", again.out);
-            server.signal(Signal::KILL);
-            drop(server);
-            let server = start();
-            is_as_wanted();
-            server.stop();
-        }
-    }
-}
-
 /// A server whose reload recreated two controllers of a subsystem and their namespace `a`, and
 /// failed at the second one, which cannot listen in place of a folder; and the file with a place
 /// where it can.
@@ -221,4 +147,83 @@ fn a_controller_that_is_created_instead_of_the_reload_has_its_own_list() {
     assert_eq!(has(&world, "one"), json!(["a"]));
     assert_eq!(has(&world, "two"), json!(["b"]));
     server.stop();
+}
+
+mod slow {
+    use super::*;
+
+    /// A reload deletes namespaces and controllers, and then cannot create their medium. What hosts and
+    /// operators had attached and detached returns with them, however it goes on.
+    #[test]
+    fn what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill() {
+        let more = "[[namespace]]\nname = \"c\"\nmedia = \"file\"\nrange = \"32MiB..48MiB\"\n\
+                    [[namespace]]\nname = \"d\"\nmedia = \"file\"\nrange = \"48MiB..64MiB\"\n";
+        for goes_on in [GoesOn::ByAReload, GoesOn::AfterAStop, GoesOn::AfterAKill] {
+            // alone in the subsystem, beside a controller that stays, or beside one that is recreated
+            for (shared, others) in [(false, ""), (true, ""), (true, "\npool = [\"other\"]")] {
+                let world = World::new();
+                let mut before = text(&world).replace("[\"a\"]", "[\"a\", \"c\"]") + more;
+                if shared {
+                    before =
+                        before.replace("[[controller]]\n", "[[controller]]\nsubsystem = \"s\"\n");
+                }
+                let server = serve(&world, &before);
+                world.ok(&world.steer(&["detach", "a", "one"]));
+                world.ok(&world.steer(&["attach", "d", "one"]));
+                let has = |name: &str| shown(&world, "controller", name)["namespaces"].clone();
+                let id = |name: &str| shown(&world, "controller", name)["controller_id"].clone();
+                let ids = [id("one"), id("two")];
+                let missing = world.path("missing");
+                let disk = world.path("disk.img");
+                let moved = missing.join("disk.img");
+                let after = before
+                    .replace(disk.to_str().unwrap(), moved.to_str().unwrap())
+                    .replace("one.sock\"", "one.sock\"\nqueues = 3")
+                    .replace("two.sock\"", &format!("two.sock\"{others}"))
+                    + "[[media]]\nname = \"other\"\nkind = \"null\"\nsize = \"1MiB\"\n";
+                world.write("config.toml", &after);
+                let error = world.fails(&world.steer(&["reload"]));
+                assert!(error.contains("stopped at `+ media file"), "{error}");
+                std::fs::create_dir(&missing).unwrap();
+                let file = world.path("config.toml");
+                let start = || world.serve(&["--config", file.to_str().unwrap()]);
+                let server = match goes_on {
+                    GoesOn::ByAReload => {
+                        let done = reload(&world, &[]);
+                        assert!(done.status.success(), "{}{}", done.out, done.err);
+                        server
+                    }
+                    GoesOn::AfterAStop => {
+                        server.stop();
+                        start()
+                    }
+                    GoesOn::AfterAKill => {
+                        server.signal(Signal::KILL);
+                        drop(server);
+                        start()
+                    }
+                };
+                let case = format!("{goes_on:?}, {shared}, {others}");
+                let is_as_wanted = || {
+                    assert_eq!(has("one"), json!(["c", "d"]), "{case}");
+                    assert_eq!(has("two"), json!(["b"]), "{case}");
+                    assert_eq!([id("one"), id("two")], ids, "{case}");
+                    assert_eq!(shown(&world, "controller", "one")["queues"], 3, "{case}");
+                    assert_eq!(
+                        shown(&world, "media", "file")["path"],
+                        moved.to_str().unwrap()
+                    );
+                };
+                is_as_wanted();
+                // the plan is at its end, so nothing is left to do
+                let again = reload(&world, &[]);
+                assert!(again.out.contains("nothing to do"), "{case}: {}", again.out);
+                server.signal(Signal::KILL);
+                drop(server);
+                let server = start();
+                is_as_wanted();
+                server.stop();
+            }
+        }
+    }
 }

@@ -298,34 +298,38 @@ fn memory_takes_and_gives_any_pieces() {
     exercise("ram:size=16MiB,lba_size=512");
 }
 
-#[test]
-fn a_file_past_the_page_cache_takes_and_gives_any_pieces() {
-    let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let path = disk.path().join("disk.img");
-    exercise(&format!(
-        "file:path={},size=16MiB,lba_size=512,direct=on",
-        path.display()
-    ));
-}
+mod slow {
+    use super::*;
 
-#[test]
-fn a_file_in_the_page_cache_takes_and_gives_any_pieces() {
-    exercise("file:path=disk.img,size=16MiB,lba_size=512,direct=off");
-}
+    #[test]
+    fn a_file_past_the_page_cache_takes_and_gives_any_pieces() {
+        let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let path = disk.path().join("disk.img");
+        exercise(&format!(
+            "file:path={},size=16MiB,lba_size=512,direct=on",
+            path.display()
+        ));
+    }
 
-/// What SGLs describe becomes PRP entries, and what those cannot say is copied.
-#[test]
-fn a_drive_that_is_shared_takes_and_gives_any_pieces() {
-    let its = World::new();
-    let listen = its.vfio_user("drive.sock");
-    let drive = its.serve(&[
-        "--media",
-        "ram:size=16MiB,lba_size=512",
-        "--listen",
-        &listen,
-        "--doorbells",
-        "mapped",
-    ]);
-    exercise(&format!("drive:target={listen},lba_size=512"));
-    drive.stop();
+    /// What SGLs describe becomes PRP entries, and what those cannot say is copied.
+    #[test]
+    fn a_drive_that_is_shared_takes_and_gives_any_pieces() {
+        let its = World::new();
+        let listen = its.vfio_user("drive.sock");
+        let drive = its.serve(&[
+            "--media",
+            "ram:size=16MiB,lba_size=512",
+            "--listen",
+            &listen,
+            "--doorbells",
+            "mapped",
+        ]);
+        exercise(&format!("drive:target={listen},lba_size=512"));
+        drive.stop();
+    }
+
+    #[test]
+    fn a_file_in_the_page_cache_takes_and_gives_any_pieces() {
+        exercise("file:path=disk.img,size=16MiB,lba_size=512,direct=off");
+    }
 }

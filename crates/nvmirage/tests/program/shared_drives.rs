@@ -124,42 +124,6 @@ fn expected(owner: u8, bytes: u64) -> Vec<u8> {
         .collect()
 }
 
-/// The models of drives with blocks, each on memory, and media without time.
-#[test]
-fn tenants_fill_and_verify_their_parts_of_every_drive_of_ours() {
-    let timed = |preset, size| {
-        format!("kind = \"ram\"\nsize = \"{size}\"\n[media.timing]\npreset = \"{preset}\"")
-    };
-    for (medium, keeps) in [
-        ("kind = \"null\"\nsize = \"64MiB\"".to_owned(), false),
-        ("kind = \"ram\"\nsize = \"64MiB\"".to_owned(), true),
-        (timed("optane-p4800x", "64MiB"), true),
-        (timed("intel-p3600", "64MiB"), true),
-        (timed("samsung-970-pro", "5GiB"), true),
-    ] {
-        let (drive, world) = (World::new(), World::new());
-        let (server, tenants) = serve(&drive, &world, &medium, "adaptive");
-        thread::scope(|scope| {
-            for (owner, (name, _, _)) in (1..).zip(PARTS) {
-                let world = &world;
-                scope.spawn(move || fill(world, name, owner));
-            }
-        });
-        let mut whole = vec![0; (LOOKED_AT * MIB) as usize];
-        for (owner, (name, from, to)) in (1..).zip(PARTS) {
-            let expected = expected(owner, (to - from) * MIB);
-            let read = read(&world, name, 0, (to - from) * MIB);
-            assert!(!keeps || read == expected, "{name} of {medium}");
-            whole[(from * MIB) as usize..(to * MIB) as usize].copy_from_slice(&expected);
-        }
-        tenants.stop();
-        // The drive holds each tenant's bytes at its place, and nothing anywhere else.
-        let raw = read(&drive, "drive.sock", 0, LOOKED_AT * MIB);
-        assert!(!keeps || raw == whole, "{medium}");
-        server.stop();
-    }
-}
-
 /// The first reactor of a server, as `ls` shows it.
 fn reactor(world: &World) -> serde_json::Value {
     world.json(&world.steer(&["ls", "--json"]))["reactors"][0].clone()
@@ -240,40 +204,6 @@ fn reactors(world: &World) -> Vec<(u64, u64)> {
     each.collect()
 }
 
-#[test]
-fn a_drive_whose_completions_other_reactors_bring_has_the_same_bytes() {
-    for mode in ["interrupt", "adaptive"] {
-        for (reactors_of, keys) in splits(mode) {
-            let (drive, world) = (World::new(), World::new());
-            let (server, tenants) = serve_split(&drive, &world, RAM, (&reactors_of, keys));
-            let before = reactors(&world);
-            thread::scope(|scope| {
-                for (owner, (name, _, _)) in (1..).zip(PARTS) {
-                    let world = &world;
-                    scope.spawn(move || fill(world, name, owner));
-                }
-            });
-            for (owner, (name, from, to)) in (1..).zip(PARTS) {
-                let len = (to - from) * MIB;
-                assert!(
-                    read(&world, name, 0, len) == expected(owner, len),
-                    "{name}, {keys}"
-                );
-            }
-            // Each did its part, and in interrupt mode slept between.
-            for (at, (before, after)) in before.iter().zip(reactors(&world)).enumerate() {
-                assert!(after.0 > before.0, "reactor {at} of {keys} did nothing");
-                assert!(
-                    mode != "interrupt" || after.1 > before.1,
-                    "reactor {at} of {keys}"
-                );
-            }
-            tenants.stop();
-            server.stop();
-        }
-    }
-}
-
 /// Every one that sleeps is woken by the one before: one that is not would sleep for a second.
 #[test]
 fn reactors_that_sleep_wake_each_other_along_a_command() {
@@ -292,53 +222,6 @@ fn reactors_that_sleep_wake_each_other_along_a_command() {
         tenants.stop();
         server.stop();
     }
-}
-
-/// The drive's server is killed under load and started again: what was in flight is tried again by
-/// its host, on the same queues.
-#[test]
-fn a_drive_whose_completions_other_reactors_bring_is_lost_and_comes_back() {
-    let (reactors_of, keys) = &splits("adaptive")[1];
-    let (drive, world) = (World::new(), World::new());
-    let (mut server, tenants) = serve_split(&drive, &world, RAM, (reactors_of, keys));
-    let (mut device, namespace) = attach(&world, "a");
-    let mut queue = device.create_queue_pair(4, false).unwrap();
-    let [buffer, back] = [0, 1].map(|_| device.alloc(4096).unwrap());
-    buffer.write_from(0, &block(7, 0, 4096));
-    // Its queue goes to the reactors that do those parts, and back.
-    for (lba, to) in (0..).step_by(8).zip(["1", "2", "0"]) {
-        world.ok(&world.steer(&["move", "a", to]));
-        queue.write(&namespace, lba, 8, &buffer, false).unwrap();
-        queue.read(&namespace, lba, 8, &back).unwrap();
-        let mut bytes = vec![0; 4096];
-        back.read_into(0, &mut bytes);
-        assert_eq!(bytes, block(7, 0, 4096), "on reactor {to}");
-        back.zero();
-    }
-    server.child().kill().unwrap();
-    server.end();
-    let error = queue.write(&namespace, 0, 8, &buffer, false).unwrap_err();
-    // Command Interrupted: to be tried again (Base 2.1, figure 102).
-    let interrupted = matches!(&error, DriverError::Status { status, .. } if *status == Status::COMMAND_INTERRUPTED);
-    assert!(interrupted, "{error}");
-    let server = serve_drive(&drive, RAM);
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while let Err(error) = queue.write(&namespace, 8, 8, &buffer, false) {
-        assert!(Instant::now() < deadline, "it does not come back: {error}");
-    }
-    drop((queue, device));
-    let given_up = || tenants.log().matches("is abandoned").count();
-    let before = given_up();
-    // It goes in order: no queue has to be abandoned for that.
-    let steer = |args: &[&str]| world.steer(args);
-    for (name, _, _) in PARTS {
-        world.ok(&steer(&["delete", "controller", name]));
-        world.ok(&steer(&["delete", "namespace", name]));
-    }
-    world.ok(&steer(&["delete", "media", "drive"]));
-    assert_eq!(given_up(), before, "{}", tenants.log());
-    tenants.stop();
-    server.stop();
 }
 
 #[test]
@@ -368,4 +251,125 @@ fn reactors_of_completions_are_checked() {
         error.contains("only kind = \"drive\" has `completions`"),
         "{error}"
     );
+}
+
+mod slow {
+    use super::*;
+
+    #[test]
+    fn a_drive_whose_completions_other_reactors_bring_has_the_same_bytes() {
+        for mode in ["interrupt", "adaptive"] {
+            for (reactors_of, keys) in splits(mode) {
+                let (drive, world) = (World::new(), World::new());
+                let (server, tenants) = serve_split(&drive, &world, RAM, (&reactors_of, keys));
+                let before = reactors(&world);
+                thread::scope(|scope| {
+                    for (owner, (name, _, _)) in (1..).zip(PARTS) {
+                        let world = &world;
+                        scope.spawn(move || fill(world, name, owner));
+                    }
+                });
+                for (owner, (name, from, to)) in (1..).zip(PARTS) {
+                    let len = (to - from) * MIB;
+                    assert!(
+                        read(&world, name, 0, len) == expected(owner, len),
+                        "{name}, {keys}"
+                    );
+                }
+                // Each did its part, and in interrupt mode slept between.
+                for (at, (before, after)) in before.iter().zip(reactors(&world)).enumerate() {
+                    assert!(after.0 > before.0, "reactor {at} of {keys} did nothing");
+                    assert!(
+                        mode != "interrupt" || after.1 > before.1,
+                        "reactor {at} of {keys}"
+                    );
+                }
+                tenants.stop();
+                server.stop();
+            }
+        }
+    }
+
+    /// The models of drives with blocks, each on memory, and media without time.
+    #[test]
+    fn tenants_fill_and_verify_their_parts_of_every_drive_of_ours() {
+        let timed = |preset, size| {
+            format!("kind = \"ram\"\nsize = \"{size}\"\n[media.timing]\npreset = \"{preset}\"")
+        };
+        for (medium, keeps) in [
+            ("kind = \"null\"\nsize = \"64MiB\"".to_owned(), false),
+            ("kind = \"ram\"\nsize = \"64MiB\"".to_owned(), true),
+            (timed("optane-p4800x", "64MiB"), true),
+            (timed("intel-p3600", "64MiB"), true),
+            (timed("samsung-970-pro", "5GiB"), true),
+        ] {
+            let (drive, world) = (World::new(), World::new());
+            let (server, tenants) = serve(&drive, &world, &medium, "adaptive");
+            thread::scope(|scope| {
+                for (owner, (name, _, _)) in (1..).zip(PARTS) {
+                    let world = &world;
+                    scope.spawn(move || fill(world, name, owner));
+                }
+            });
+            let mut whole = vec![0; (LOOKED_AT * MIB) as usize];
+            for (owner, (name, from, to)) in (1..).zip(PARTS) {
+                let expected = expected(owner, (to - from) * MIB);
+                let read = read(&world, name, 0, (to - from) * MIB);
+                assert!(!keeps || read == expected, "{name} of {medium}");
+                whole[(from * MIB) as usize..(to * MIB) as usize].copy_from_slice(&expected);
+            }
+            tenants.stop();
+            // The drive holds each tenant's bytes at its place, and nothing anywhere else.
+            let raw = read(&drive, "drive.sock", 0, LOOKED_AT * MIB);
+            assert!(!keeps || raw == whole, "{medium}");
+            server.stop();
+        }
+    }
+
+    /// The drive's server is killed under load and started again: what was in flight is tried again by
+    /// its host, on the same queues.
+    #[test]
+    fn a_drive_whose_completions_other_reactors_bring_is_lost_and_comes_back() {
+        let (reactors_of, keys) = &splits("adaptive")[1];
+        let (drive, world) = (World::new(), World::new());
+        let (mut server, tenants) = serve_split(&drive, &world, RAM, (reactors_of, keys));
+        let (mut device, namespace) = attach(&world, "a");
+        let mut queue = device.create_queue_pair(4, false).unwrap();
+        let [buffer, back] = [0, 1].map(|_| device.alloc(4096).unwrap());
+        buffer.write_from(0, &block(7, 0, 4096));
+        // Its queue goes to the reactors that do those parts, and back.
+        for (lba, to) in (0..).step_by(8).zip(["1", "2", "0"]) {
+            world.ok(&world.steer(&["move", "a", to]));
+            queue.write(&namespace, lba, 8, &buffer, false).unwrap();
+            queue.read(&namespace, lba, 8, &back).unwrap();
+            let mut bytes = vec![0; 4096];
+            back.read_into(0, &mut bytes);
+            assert_eq!(bytes, block(7, 0, 4096), "on reactor {to}");
+            back.zero();
+        }
+        server.child().kill().unwrap();
+        server.end();
+        let error = queue.write(&namespace, 0, 8, &buffer, false).unwrap_err();
+        // Command Interrupted: to be tried again (Base 2.1, figure 102).
+        let interrupted = matches!(&error, DriverError::Status { status, .. } if *status == Status::COMMAND_INTERRUPTED);
+        assert!(interrupted, "{error}");
+        let server = serve_drive(&drive, RAM);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while let Err(error) = queue.write(&namespace, 8, 8, &buffer, false) {
+            assert!(Instant::now() < deadline, "it does not come back: {error}");
+        }
+        drop((queue, device));
+        let given_up = || tenants.log().matches("is abandoned").count();
+        let before = given_up();
+        // It goes in order: no queue has to be abandoned for that.
+        let steer = |args: &[&str]| world.steer(args);
+        for (name, _, _) in PARTS {
+            world.ok(&steer(&["delete", "controller", name]));
+            world.ok(&steer(&["delete", "namespace", name]));
+        }
+        world.ok(&steer(&["delete", "media", "drive"]));
+        assert_eq!(given_up(), before, "{}", tenants.log());
+        tenants.stop();
+        server.stop();
+    }
 }

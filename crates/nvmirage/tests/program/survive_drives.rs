@@ -254,48 +254,6 @@ fn commands_at_a_drive_are_executed_again_after_each_death() {
     }
 }
 
-/// The drive is a server that survives, too, and dies at the same time.
-#[test]
-fn a_drive_whose_own_process_dies_at_the_same_time_is_used_again() {
-    let pair = Pair::new();
-    let mut drive = pair.serve_drive(RAM, &["--survive"]);
-    let mut tenants = pair.serve_tenants();
-    pair.under_load("6s", || {
-        for round in 1..3 {
-            thread::sleep(Duration::from_millis(1100));
-            for server in [&mut drive, &mut tenants] {
-                kill_process(worker(server, None), Signal::KILL).unwrap();
-            }
-            for server in [&drive, &tenants] {
-                wait_for_log(server, "hosts continue after", round);
-            }
-        }
-    });
-    let read = pair.read_parts();
-    tenants.stop();
-    pair.check(&read);
-    drive.stop();
-}
-
-#[test]
-fn another_program_takes_over_a_drive_under_load_and_executes_nothing_again() {
-    let pair = Pair::new();
-    let drive = pair.serve_drive(RAM, &[]);
-    let tenants = pair.serve_tenants();
-    pair.under_load("8s", || {
-        for _ in 0..2 {
-            thread::sleep(Duration::from_millis(500));
-            let said = pair.world.ok(&pair.world.steer(&["upgrade"]));
-            assert!(said.starts_with("upgraded server: "), "{said}");
-        }
-    });
-    assert_eq!(replays(&tenants), [(0, 0); 2]);
-    let read = pair.read_parts();
-    tenants.stop();
-    pair.check(&read);
-    drive.stop();
-}
-
 /// The fence: a host of a drive of ours is not served before the commands of the one before it
 /// have ended, so none of them takes effect after one of its own.
 #[test]
@@ -363,82 +321,6 @@ fn hosts_continue_when_the_drive_has_ended_the_commands_of_the_dead_process() {
     drive.stop();
 }
 
-/// The wait has a bound, after which the drive is a lost one.
-#[test]
-fn a_drive_that_stands_still_when_its_host_dies_is_waited_for_with_a_bound() {
-    let pair = Pair::new();
-    let drive = pair.serve_drive(RAM, &[]);
-    let mut tenants = pair.serve_tenants();
-    let mut host = Tenant::attach(&pair.world, "a");
-    assert_eq!(host.write(0, 7), Ok(()));
-    drive.stand_still();
-    let since = Instant::now();
-    host.begin(4, 8);
-    thread::sleep(Duration::from_millis(100));
-    kill_process(worker(&mut tenants, None), Signal::KILL).unwrap();
-    wait_for_log(&tenants, "hosts continue after", 1);
-    let waited = since.elapsed();
-    assert!(waited >= Duration::from_secs(4), "{waited:?}");
-    assert_eq!(host.finish(4), [Status::COMMAND_INTERRUPTED; 4]);
-    let took = since.elapsed();
-    assert!(took < Duration::from_secs(15), "{took:?}");
-    drive.signal(Signal::CONT);
-    let deadline = Instant::now() + BOUND;
-    while let Err(status) = host.write(0, 9) {
-        assert_eq!(status, Status::COMMAND_INTERRUPTED);
-        assert!(Instant::now() < deadline, "it does not come back");
-    }
-    assert_eq!(
-        host.read(0),
-        [9; 4096],
-        "the write of the dead process did not land later"
-    );
-    drop(host);
-    tenants.stop();
-    drive.stop();
-}
-
-/// The drive's server dies, and the tenants' process before it could notice: hosts get what they
-/// get when a drive is lost, and the drive is used when it is back.
-#[test]
-fn a_drive_that_is_gone_when_its_host_dies_costs_commands_and_comes_back() {
-    let pair = Pair::new();
-    let medium = "kind = \"file\"\npath = \"drive.img\"\nsize = \"64MiB\"";
-    let mut drive = pair.serve_drive(medium, &[]);
-    let mut tenants = pair.serve_tenants();
-    let mut host = Tenant::attach(&pair.world, "a");
-    assert_eq!(host.write(0, 7), Ok(()));
-    drive.child().kill().unwrap();
-    drive.end();
-    kill_process(worker(&mut tenants, None), Signal::KILL).unwrap();
-    wait_for_log(&tenants, "hosts continue after", 1);
-    let since = Instant::now();
-    host.begin(4, 8);
-    assert_eq!(host.finish(4), [Status::COMMAND_INTERRUPTED; 4]);
-    let took = since.elapsed();
-    assert!(took < Duration::from_secs(10), "{took:?}");
-    wait_for_log(&tenants, "a drive that the last process had is lost", 1);
-    let said = tenants.log();
-    assert!(said.contains("check that the server is running"), "{said}");
-    // It dies once more without the drive.
-    replace(&mut tenants);
-    assert_eq!(host.write(0, 9), Err(Status::COMMAND_INTERRUPTED));
-    let drive = pair.serve_drive(medium, &[]);
-    wait_for_log(&tenants, "a drive is back", 1);
-    let deadline = Instant::now() + BOUND;
-    while let Err(status) = host.write(8, 9) {
-        assert_eq!(status, Status::COMMAND_INTERRUPTED);
-        assert!(Instant::now() < deadline, "it does not come back");
-    }
-    assert_eq!(host.read(8), [9; 4096]);
-    assert_eq!(host.read(0), [7; 4096], "nothing else was written");
-    replace(&mut tenants);
-    assert_eq!(host.read(8), [9; 4096]);
-    drop(host);
-    tenants.stop();
-    drive.stop();
-}
-
 /// The table of partitions is in a file that the next process opens.
 #[test]
 fn partitions_of_a_drive_are_the_same_after_a_death() {
@@ -466,4 +348,126 @@ fn partitions_of_a_drive_are_the_same_after_a_death() {
     drop(host);
     tenants.stop();
     drive.stop();
+}
+
+mod slow {
+    use super::*;
+
+    /// The drive's server dies, and the tenants' process before it could notice: hosts get what they
+    /// get when a drive is lost, and the drive is used when it is back.
+    #[test]
+    fn a_drive_that_is_gone_when_its_host_dies_costs_commands_and_comes_back() {
+        let pair = Pair::new();
+        let medium = "kind = \"file\"\npath = \"drive.img\"\nsize = \"64MiB\"";
+        let mut drive = pair.serve_drive(medium, &[]);
+        let mut tenants = pair.serve_tenants();
+        let mut host = Tenant::attach(&pair.world, "a");
+        assert_eq!(host.write(0, 7), Ok(()));
+        drive.child().kill().unwrap();
+        drive.end();
+        kill_process(worker(&mut tenants, None), Signal::KILL).unwrap();
+        wait_for_log(&tenants, "hosts continue after", 1);
+        let since = Instant::now();
+        host.begin(4, 8);
+        assert_eq!(host.finish(4), [Status::COMMAND_INTERRUPTED; 4]);
+        let took = since.elapsed();
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        wait_for_log(&tenants, "a drive that the last process had is lost", 1);
+        let said = tenants.log();
+        assert!(said.contains("check that the server is running"), "{said}");
+        // It dies once more without the drive.
+        replace(&mut tenants);
+        assert_eq!(host.write(0, 9), Err(Status::COMMAND_INTERRUPTED));
+        let drive = pair.serve_drive(medium, &[]);
+        wait_for_log(&tenants, "a drive is back", 1);
+        let deadline = Instant::now() + BOUND;
+        while let Err(status) = host.write(8, 9) {
+            assert_eq!(status, Status::COMMAND_INTERRUPTED);
+            assert!(Instant::now() < deadline, "it does not come back");
+        }
+        assert_eq!(host.read(8), [9; 4096]);
+        assert_eq!(host.read(0), [7; 4096], "nothing else was written");
+        replace(&mut tenants);
+        assert_eq!(host.read(8), [9; 4096]);
+        drop(host);
+        tenants.stop();
+        drive.stop();
+    }
+
+    #[test]
+    fn another_program_takes_over_a_drive_under_load_and_executes_nothing_again() {
+        let pair = Pair::new();
+        let drive = pair.serve_drive(RAM, &[]);
+        let tenants = pair.serve_tenants();
+        pair.under_load("8s", || {
+            for _ in 0..2 {
+                thread::sleep(Duration::from_millis(500));
+                let said = pair.world.ok(&pair.world.steer(&["upgrade"]));
+                assert!(said.starts_with("upgraded server: "), "{said}");
+            }
+        });
+        assert_eq!(replays(&tenants), [(0, 0); 2]);
+        let read = pair.read_parts();
+        tenants.stop();
+        pair.check(&read);
+        drive.stop();
+    }
+
+    /// The drive is a server that survives, too, and dies at the same time.
+    #[test]
+    fn a_drive_whose_own_process_dies_at_the_same_time_is_used_again() {
+        let pair = Pair::new();
+        let mut drive = pair.serve_drive(RAM, &["--survive"]);
+        let mut tenants = pair.serve_tenants();
+        pair.under_load("6s", || {
+            for round in 1..3 {
+                thread::sleep(Duration::from_millis(1100));
+                for server in [&mut drive, &mut tenants] {
+                    kill_process(worker(server, None), Signal::KILL).unwrap();
+                }
+                for server in [&drive, &tenants] {
+                    wait_for_log(server, "hosts continue after", round);
+                }
+            }
+        });
+        let read = pair.read_parts();
+        tenants.stop();
+        pair.check(&read);
+        drive.stop();
+    }
+
+    /// The wait has a bound, after which the drive is a lost one.
+    #[test]
+    fn a_drive_that_stands_still_when_its_host_dies_is_waited_for_with_a_bound() {
+        let pair = Pair::new();
+        let drive = pair.serve_drive(RAM, &[]);
+        let mut tenants = pair.serve_tenants();
+        let mut host = Tenant::attach(&pair.world, "a");
+        assert_eq!(host.write(0, 7), Ok(()));
+        drive.stand_still();
+        let since = Instant::now();
+        host.begin(4, 8);
+        thread::sleep(Duration::from_millis(100));
+        kill_process(worker(&mut tenants, None), Signal::KILL).unwrap();
+        wait_for_log(&tenants, "hosts continue after", 1);
+        let waited = since.elapsed();
+        assert!(waited >= Duration::from_secs(4), "{waited:?}");
+        assert_eq!(host.finish(4), [Status::COMMAND_INTERRUPTED; 4]);
+        let took = since.elapsed();
+        assert!(took < Duration::from_secs(15), "{took:?}");
+        drive.signal(Signal::CONT);
+        let deadline = Instant::now() + BOUND;
+        while let Err(status) = host.write(0, 9) {
+            assert_eq!(status, Status::COMMAND_INTERRUPTED);
+            assert!(Instant::now() < deadline, "it does not come back");
+        }
+        assert_eq!(
+            host.read(0),
+            [9; 4096],
+            "the write of the dead process did not land later"
+        );
+        drop(host);
+        tenants.stop();
+        drive.stop();
+    }
 }

@@ -201,47 +201,6 @@ fn an_upgrade_carries_the_state_of_a_model_exactly() {
 }
 
 #[test]
-fn a_damaged_checkpoint_begins_a_new_drive_and_is_counted() {
-    let file = "kind = \"file\"\npath = \"m.img\"";
-    for backing in ["kind = \"ram\"", file] {
-        let world = World::new();
-        let mut server = serve(&world, backing, "");
-        let mut host = Host::attach(&world, "c.sock");
-        let begun = flash(&world);
-        write(&mut host);
-        settled(&world);
-        // Saves it.
-        world.ok(&world.steer(&["upgrade"]));
-        assert_ne!(flash(&world), begun);
-        let place = match backing {
-            file if file.contains("path") => world.path("m.img.timing"),
-            _ => find_checkpoint(&mut server).expect("the holder has a checkpoint"),
-        };
-        let damaged = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(place)
-            .unwrap();
-        let mut bytes = [0; 8];
-        damaged.read_exact_at(&mut bytes, 1024).unwrap();
-        damaged
-            .write_all_at(&bytes.map(|byte| !byte), 1024)
-            .unwrap();
-        for _ in 0..2 {
-            replace(&mut server);
-            assert_eq!(flash(&world), begun);
-            assert_whole(&mut host);
-            let lost = server.log().matches("its checksum does not match").count();
-            assert_eq!(lost, 1, "{}", server.log());
-        }
-        // The second one has continued with what the first one has begun.
-        assert!(age_ms(&world) >= 1000);
-        drop(host);
-        server.stop();
-    }
-}
-
-#[test]
 fn a_model_that_is_lost_is_shown() {
     let world = World::new();
     let mut server = serve(&world, "kind = \"file\"\npath = \"m.img\"", "");
@@ -289,4 +248,49 @@ fn a_medium_of_the_same_name_is_a_new_drive() {
     }
     drop(host);
     server.stop();
+}
+
+mod slow {
+    use super::*;
+
+    #[test]
+    fn a_damaged_checkpoint_begins_a_new_drive_and_is_counted() {
+        let file = "kind = \"file\"\npath = \"m.img\"";
+        for backing in ["kind = \"ram\"", file] {
+            let world = World::new();
+            let mut server = serve(&world, backing, "");
+            let mut host = Host::attach(&world, "c.sock");
+            let begun = flash(&world);
+            write(&mut host);
+            settled(&world);
+            // Saves it.
+            world.ok(&world.steer(&["upgrade"]));
+            assert_ne!(flash(&world), begun);
+            let place = match backing {
+                file if file.contains("path") => world.path("m.img.timing"),
+                _ => find_checkpoint(&mut server).expect("the holder has a checkpoint"),
+            };
+            let damaged = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(place)
+                .unwrap();
+            let mut bytes = [0; 8];
+            damaged.read_exact_at(&mut bytes, 1024).unwrap();
+            damaged
+                .write_all_at(&bytes.map(|byte| !byte), 1024)
+                .unwrap();
+            for _ in 0..2 {
+                replace(&mut server);
+                assert_eq!(flash(&world), begun);
+                assert_whole(&mut host);
+                let lost = server.log().matches("its checksum does not match").count();
+                assert_eq!(lost, 1, "{}", server.log());
+            }
+            // The second one has continued with what the first one has begun.
+            assert!(age_ms(&world) >= 1000);
+            drop(host);
+            server.stop();
+        }
+    }
 }

@@ -53,7 +53,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/media/src/drive/keeper/mod.rs",
         from: "Err(error) if is_silence(error) => silent",
         to: "Err(error) if is_silence(error) && error.to_string().is_empty() => silent",
-        test: program("drives::a_host_with_many_regions_does_not_delay_others_of_a_stalled_drive"),
+        test: program(
+            "drives::slow::a_host_with_many_regions_does_not_delay_others_of_a_stalled_drive",
+        ),
     },
     Mutation {
         name: "drive-hang",

@@ -16,7 +16,7 @@ const POLLED: Test = unit(
 
 /// Zones on such a disk.
 const ZONES_FULL: &str =
-    "full_disk::zones_on_a_full_disk_are_written_reset_and_flushed_again_when_there_is_room";
+    "full_disk::slow::zones_on_a_full_disk_are_written_reset_and_flushed_again_when_there_is_room";
 /// A log on a disk that is full for a while.
 const FULL: &str = "journal::tests::what_finds_no_space_is_written_when_there_is_some_again";
 

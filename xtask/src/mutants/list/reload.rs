@@ -76,7 +76,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         from: "    merging.merged.deleted.retain(|name| !is_recreated(name));\n",
         to: "",
         test: program(
-            "reload_failed::what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill",
+            "reload_failed::slow::what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill",
         ),
     },
     Mutation {
@@ -106,7 +106,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         from: "        let before = before.filter(|_| !self.unfinished.media.contains(name));\n",
         to: "",
         test: program(
-            "reload_failed::what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill",
+            "reload_failed::slow::what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill",
         ),
     },
     Mutation {
@@ -116,7 +116,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         from: "if let Some(restored) = restored {",
         to: "if let Some(restored) = restored.filter(|_| false) {",
         test: program(
-            "reload_failed::what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill",
+            "reload_failed::slow::what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill",
         ),
     },
     Mutation {

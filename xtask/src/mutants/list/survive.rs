@@ -373,7 +373,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         from: "Some(known) => Drive::again(place, known, shown, kept),",
         to: "Some(_) => Drive::at(place, *nsid, shown, kept),",
         test: program(
-            "survive_drives::a_drive_that_is_gone_when_its_host_dies_costs_commands_and_comes_back",
+            "survive_drives::slow::a_drive_that_is_gone_when_its_host_dies_costs_commands_and_comes_back",
         ),
     },
     Mutation {

@@ -199,6 +199,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/lab/src/cli/clone.rs",
         from: "match ioctl_ficlone(made, source) {",
         to: "match Err::<(), _>(Errno::OPNOTSUPP) {",
-        test: program("clone::blocks_are_shared_where_the_file_system_can"),
+        test: program("clone::slow::blocks_are_shared_where_the_file_system_can"),
     },
 ];

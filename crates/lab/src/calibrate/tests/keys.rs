@@ -47,28 +47,6 @@ fn sweeps(truth: &Parameters) -> Vec<Sample> {
     samples
 }
 
-#[test]
-fn one_at_a_time_does_not_tell_units() {
-    let mut samples = sweeps(&kvssd(&[]));
-    samples.retain(|sample| sample.depth == 1);
-    let found = found(&samples, Some(kvssd(&[])));
-    let units = finding(&found, "units");
-    assert!(!matches!(units.standing, Standing::Known(_)), "{units:?}");
-    assert_eq!(found.parameters.get("units").unwrap().raw, 10);
-    holds(&found, "read_latency", 147_390.0);
-    let error = calibrate(&Given {
-        samples: &samples[..1],
-        like: None,
-        host_ns: 0,
-        effort: 1,
-    });
-    assert!(
-        error
-            .unwrap_err()
-            .contains("nothing was measured of stores")
-    );
-}
-
 /// Only a part of these run at each commit (CONTRIBUTING.md).
 mod slow {
     use super::*;
@@ -105,5 +83,27 @@ mod slow {
         holds(&found, "delete_latency", 80_000.0);
         let list = finding(&found, "list_latency");
         assert_eq!(list.standing, Standing::NotIdentifiable);
+    }
+
+    #[test]
+    fn one_at_a_time_does_not_tell_units() {
+        let mut samples = sweeps(&kvssd(&[]));
+        samples.retain(|sample| sample.depth == 1);
+        let found = found(&samples, Some(kvssd(&[])));
+        let units = finding(&found, "units");
+        assert!(!matches!(units.standing, Standing::Known(_)), "{units:?}");
+        assert_eq!(found.parameters.get("units").unwrap().raw, 10);
+        holds(&found, "read_latency", 147_390.0);
+        let error = calibrate(&Given {
+            samples: &samples[..1],
+            like: None,
+            host_ns: 0,
+            effort: 1,
+        });
+        assert!(
+            error
+                .unwrap_err()
+                .contains("nothing was measured of stores")
+        );
     }
 }

@@ -246,74 +246,6 @@ fn simulated(parameters: &Parameters, size: u64, jobs: &str, ms: u64) -> Vec<Sam
     read(document.to_string().as_bytes()).unwrap().samples
 }
 
-#[test]
-fn the_times_of_flash_come_back() {
-    let size = 8 << 30;
-    let like = preset("samsung-970-pro")
-        .unwrap()
-        .parameters(size, None)
-        .unwrap();
-    let mut truth = like.clone();
-    for (name, value) in [
-        ("firmware_read_4k", "12us"),
-        ("read_4k_cell0", "35us"),
-        ("read_4k_cell1", "49116ns"), // in the proportion of the preset
-        ("program", "250us"),
-        ("buffer_base", "6us"),
-        ("link_bandwidth", "3GB/s"),
-    ] {
-        truth.set(name, value, Moment::Creation).unwrap();
-    }
-    assert_eq!(truth.kind(), Kind::Flash);
-    let mut samples = Vec::new();
-    let fill = "[global]\nsize=512m\nruntime=1s\n[fill]\nrw=write\nbs=1m\n";
-    let of_reads = [
-        (4, &[1, 2, 4, 8, 16, 32, 64, 128][..]),
-        (16, &[1]),
-        (64, &[1]),
-        (256, &[1]),
-        (1024, &[1]),
-        (128, &[8, 32]),
-    ];
-    for (size, depths) in of_reads {
-        for depth in depths {
-            let jobs = format!(
-                "{fill}[r]\nstonewall\nrw=randread\nnorandommap\ntime_based\nruntime=200ms\nbs={size}k\niodepth={depth}\n"
-            );
-            let read = simulated(&truth, 8 << 30, &jobs, 5000);
-            samples.push(read[1].clone());
-        }
-    }
-    let of_writes = [
-        (4, 1),
-        (4, 8),
-        (4, 32),
-        (16, 1),
-        (64, 1),
-        (256, 1),
-        (1024, 1),
-        (128, 8),
-        (128, 32),
-    ];
-    for (size, depth) in of_writes {
-        let jobs = format!(
-            "[w]\nrw=randwrite\nnorandommap\ntime_based\nruntime=200ms\nbs={size}k\niodepth={depth}\n"
-        );
-        samples.extend(simulated(&truth, 8 << 30, &jobs, 200));
-    }
-    let found = found(&samples, Some(like));
-    assert!(found.noise < 0.01, "{}", found.noise);
-    assert!(!found.held_out.is_empty());
-    for point in found.held_out.iter().chain(&found.fitted) {
-        assert!(point.error().abs() < 0.02, "{point:?}");
-    }
-    holds(&found, "firmware_read_4k", 12_000.0);
-    holds(&found, "read_4k_cell0", 35_000.0);
-    holds(&found, "program", 250_000.0);
-    holds(&found, "buffer_base", 6_000.0);
-    holds(&found, "link_bandwidth", 3e9);
-}
-
 /// Only a part of these run at each commit (CONTRIBUTING.md).
 mod slow {
     use super::*;
@@ -352,5 +284,73 @@ mod slow {
             found.parameters.get("overprovisioning").unwrap(),
             known.value
         );
+    }
+
+    #[test]
+    fn the_times_of_flash_come_back() {
+        let size = 8 << 30;
+        let like = preset("samsung-970-pro")
+            .unwrap()
+            .parameters(size, None)
+            .unwrap();
+        let mut truth = like.clone();
+        for (name, value) in [
+            ("firmware_read_4k", "12us"),
+            ("read_4k_cell0", "35us"),
+            ("read_4k_cell1", "49116ns"), // in the proportion of the preset
+            ("program", "250us"),
+            ("buffer_base", "6us"),
+            ("link_bandwidth", "3GB/s"),
+        ] {
+            truth.set(name, value, Moment::Creation).unwrap();
+        }
+        assert_eq!(truth.kind(), Kind::Flash);
+        let mut samples = Vec::new();
+        let fill = "[global]\nsize=512m\nruntime=1s\n[fill]\nrw=write\nbs=1m\n";
+        let of_reads = [
+            (4, &[1, 2, 4, 8, 16, 32, 64, 128][..]),
+            (16, &[1]),
+            (64, &[1]),
+            (256, &[1]),
+            (1024, &[1]),
+            (128, &[8, 32]),
+        ];
+        for (size, depths) in of_reads {
+            for depth in depths {
+                let jobs = format!(
+                    "{fill}[r]\nstonewall\nrw=randread\nnorandommap\ntime_based\nruntime=200ms\nbs={size}k\niodepth={depth}\n"
+                );
+                let read = simulated(&truth, 8 << 30, &jobs, 5000);
+                samples.push(read[1].clone());
+            }
+        }
+        let of_writes = [
+            (4, 1),
+            (4, 8),
+            (4, 32),
+            (16, 1),
+            (64, 1),
+            (256, 1),
+            (1024, 1),
+            (128, 8),
+            (128, 32),
+        ];
+        for (size, depth) in of_writes {
+            let jobs = format!(
+                "[w]\nrw=randwrite\nnorandommap\ntime_based\nruntime=200ms\nbs={size}k\niodepth={depth}\n"
+            );
+            samples.extend(simulated(&truth, 8 << 30, &jobs, 200));
+        }
+        let found = found(&samples, Some(like));
+        assert!(found.noise < 0.01, "{}", found.noise);
+        assert!(!found.held_out.is_empty());
+        for point in found.held_out.iter().chain(&found.fitted) {
+            assert!(point.error().abs() < 0.02, "{point:?}");
+        }
+        holds(&found, "firmware_read_4k", 12_000.0);
+        holds(&found, "read_4k_cell0", 35_000.0);
+        holds(&found, "program", 250_000.0);
+        holds(&found, "buffer_base", 6_000.0);
+        holds(&found, "link_bandwidth", 3e9);
     }
 }
