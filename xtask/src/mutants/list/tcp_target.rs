@@ -344,4 +344,26 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "nvme_tcp::judge::tests::a_read_of_blocks_fills_its_data_and_a_retrieve_may_not",
         ),
     },
+    Mutation {
+        name: "tcp-names-memory",
+        guard: "a command that names host memory beside its data is refused over a fabric",
+        file: "crates/transport/src/nvme_tcp/judge.rs",
+        from: "if set.names_memory(sqe) {",
+        to: "if set.names_memory(sqe) && sqe.cdw11 == 0 {",
+        test: unit(
+            "transport",
+            "nvme_tcp::judge::tests::a_command_set_says_which_way_data_go_where_an_opcode_does_not",
+        ),
+    },
+    Mutation {
+        name: "tcp-long-keys",
+        guard: "a key that does not fit its command is in host memory",
+        file: "crates/media/src/keyvalue/set.rs",
+        from: "has_key && command.key_len() > INLINE_KEY_MAX",
+        to: "has_key && command.key_len() > usize::from(u16::MAX)",
+        test: unit(
+            "media",
+            "keyvalue::set::tests::keys_of_samsung_that_do_not_fit_the_command_are_elsewhere",
+        ),
+    },
 ];
