@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use super::since::Changes;
-use super::{Asked, Context, nextest, nextest_with};
+use super::{Asked, Context, Stage, nextest, nextest_with};
 use crate::counts::Counts;
 use crate::simulate::seed_of_commit;
 use crate::workspace::Workspace;
@@ -25,17 +25,28 @@ const IN_TURNS: [(&str, &[&str]); 3] = [
 const TURNS: u64 = 4;
 const RECENT: u32 = 50;
 
-/// The stages that a run leaves to other commits.
+/// Removes the stages that a run leaves to other commits, and says which. Where git does not know
+/// the newest commits, a run has all stages.
 ///
 /// # Errors
 /// git cannot name the commit.
-pub(super) fn left_out(workspace: &Workspace, asked: &Asked<'_>) -> Result<Vec<&'static str>> {
+pub(super) fn leave_out(
+    stages: &mut Vec<&Stage>,
+    workspace: &Workspace,
+    asked: &Asked<'_>,
+) -> Result<()> {
     if asked.all || asked.since.is_some() || !asked.only.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
-    let recent = Changes::recent(workspace, RECENT);
-    let seed = seed_of_commit(workspace)?;
-    Ok(recent.map_or_else(|_| Vec::new(), |recent| in_other_turns(seed, &recent)))
+    let Ok(recent) = Changes::recent(workspace, RECENT) else {
+        return Ok(());
+    };
+    let left = in_other_turns(seed_of_commit(workspace)?, &recent);
+    if !left.is_empty() {
+        stages.retain(|stage| !left.contains(&stage.name));
+        println!("left to other commits: {}", left.join(", "));
+    }
+    Ok(())
 }
 
 fn in_other_turns(seed: u64, recent: &[String]) -> Vec<&'static str> {

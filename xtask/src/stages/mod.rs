@@ -344,11 +344,7 @@ pub(crate) fn test(
     let changes = asked.since.map(|commit| Changes::since(workspace, commit));
     let changes = changes.transpose()?;
     let mut stages = choose(asked, changes.as_ref())?;
-    let left_out = long::left_out(workspace, asked)?;
-    if !left_out.is_empty() {
-        stages.retain(|stage| !left_out.contains(&stage.name));
-        println!("left to other commits: {}", left_out.join(", "));
-    }
+    long::leave_out(&mut stages, workspace, asked)?;
     if let Some(changes) = &changes {
         let names: Vec<_> = stages.iter().map(|stage| stage.name).collect();
         println!(

@@ -190,9 +190,9 @@ mod slow {
         );
     }
 
-    /// A controller whose namespaces lie on two drives, each by mediated pass-through: every command is
-    /// done as the specification says (Compare, Verify, Copy between the two), each drive gets its own
-    /// namespace's bytes, and nothing beside the parts changes.
+    /// A controller whose namespaces lie on two drives, each by mediated pass-through: every
+    /// command is done as the specification says (Compare, Verify, Copy between the two), each
+    /// drive gets its own namespace's bytes, and nothing beside the parts changes.
     #[test]
     fn a_controller_on_parts_of_two_drives_conforms() {
         let (one, its) = Drive::new();

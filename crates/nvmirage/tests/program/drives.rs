@@ -566,9 +566,9 @@ mod slow {
         server.stop();
     }
 
-    /// Two drives of one server, one of which stands still for a while (SIGSTOP). Every answer of the
-    /// other one comes in time all the while, down to the slowest; every command to it ends in time,
-    /// too, with the status that hosts repeat it after; and when it goes on it is used again.
+    /// Two drives of one server, one of which stands still for a while (SIGSTOP). Every answer of
+    /// the other one comes in time all the while, down to the slowest; every command to it ends in
+    /// time, too, with the status that hosts repeat it after; and when it goes on it is used again.
     #[test]
     fn a_drive_stands_still_and_the_slowest_answer_of_the_other_one_is_prompt() {
         let (still, server) = Drive::new();
@@ -600,8 +600,8 @@ mod slow {
                 (turns, slowest)
             });
             server.stand_still();
-            // One that the drive has when it stops, one that comes when the queue is abandoned, and one
-            // when the drive is lost.
+            // One that the drive has when it stops, one that comes when the queue is abandoned, and
+            // one when the drive is lost.
             for _ in 0..3 {
                 let (ended, took) = a.turn(2);
                 assert_eq!(ended, Err(Status::COMMAND_INTERRUPTED));
@@ -623,8 +623,9 @@ mod slow {
         tenants.stop();
     }
 
-    /// Memory of a host that attaches is mapped for the drive region by region, and each mapping has an
-    /// answer of its own to wait for: of a drive that stands still, the first one ends them all.
+    /// Memory of a host that attaches is mapped for the drive region by region, and each mapping
+    /// has an answer of its own to wait for: of a drive that stands still, the first one ends them
+    /// all.
     #[test]
     fn a_host_with_many_regions_does_not_delay_others_of_a_stalled_drive() {
         let (drive, server) = Drive::new();

@@ -37,8 +37,8 @@ fn what_cannot_be_recorded_or_played_back_is_refused() {
 mod slow {
     use super::*;
 
-    /// What a host sees takes as long as the model says and more, and the way to the drive is not in
-    /// the net time.
+    /// What a host sees takes as long as the model says and more, and the way to the drive is not
+    /// in the net time.
     #[test]
     fn a_host_sees_a_drive_for_real() {
         let world = World::new();
@@ -65,8 +65,8 @@ mod slow {
         assert!(seen["early"].as_u64().unwrap() * 20 < commands, "{seen:#}");
     }
 
-    /// A small flash drive under reads and writes at random, for so long that it collects; stopped, and
-    /// played back.
+    /// A small flash drive under reads and writes at random, for so long that it collects; stopped,
+    /// and played back.
     #[test]
     fn what_a_reactor_recorded_takes_the_same_time_again() {
         let world = World::new();
@@ -108,7 +108,8 @@ mod slow {
             ]);
             job["jobs"][0]["commands"].as_u64().unwrap()
         };
-        // Twice its size at least, however little time the machine has for it; then all kinds together.
+        // Twice its size at least, however little time the machine has for it; then all kinds
+        // together.
         let mut written = 0;
         while written < 320 << 20 {
             written += load("randwrite", "64KiB") * 65536;
@@ -157,8 +158,8 @@ mod slow {
         assert!((0.95 * 550e3..=550e3).contains(&rate), "{rate}");
     }
 
-    /// Pictures of virtual time alone: of a drive that collects, of zones, and of compound commands,
-    /// each with its numbers in the report.
+    /// Pictures of virtual time alone: of a drive that collects, of zones, and of compound
+    /// commands, each with its numbers in the report.
     #[test]
     fn figures_are_drawn() {
         let world = World::new();

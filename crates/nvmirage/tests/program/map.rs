@@ -272,8 +272,8 @@ mod slow {
             number(&model["commands"]["write"]) * 32,
             number(&flash["host_pages"])
         );
-        // 8 channels of 2 dies; a block on each die of a partition is erased with a line: 16 dies in 4
-        // partitions
+        // 8 channels of 2 dies; a block on each die of a partition is erased with a line: 16 dies
+        // in 4 partitions
         assert_eq!(
             model["servers"][0],
             serde_json::json!({ "server": "die", "count": 16 })

@@ -646,7 +646,8 @@ mod slow {
         let mut pair = [Keys { apart: true, ..A }, Keys { apart: true, ..B }];
         let (here, there) = (pair[0].serve(&world), pair[1].serve(&world));
         for _ in 0..8 {
-            // A server that let its queues go on before they are gone would take the host's commands.
+            // A server that let its queues go on before they are gone would take the host's
+            // commands.
             let more = [VERIFY, &["--qd", "64", "--runtime", "1"]].concat();
             world.ok(&migrate(&world, &pair[0], &pair[1], &more));
             pair.reverse();

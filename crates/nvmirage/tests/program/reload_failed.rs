@@ -152,14 +152,15 @@ fn a_controller_that_is_created_instead_of_the_reload_has_its_own_list() {
 mod slow {
     use super::*;
 
-    /// A reload deletes namespaces and controllers, and then cannot create their medium. What hosts and
-    /// operators had attached and detached returns with them, however it goes on.
+    /// A reload deletes namespaces and controllers, and then cannot create their medium. What hosts
+    /// and operators had attached and detached returns with them, however it goes on.
     #[test]
     fn what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill() {
         let more = "[[namespace]]\nname = \"c\"\nmedia = \"file\"\nrange = \"32MiB..48MiB\"\n\
                     [[namespace]]\nname = \"d\"\nmedia = \"file\"\nrange = \"48MiB..64MiB\"\n";
         for goes_on in [GoesOn::ByAReload, GoesOn::AfterAStop, GoesOn::AfterAKill] {
-            // alone in the subsystem, beside a controller that stays, or beside one that is recreated
+            // alone in the subsystem, beside a controller that stays, or beside one that is
+            // recreated
             for (shared, others) in [(false, ""), (true, ""), (true, "\npool = [\"other\"]")] {
                 let world = World::new();
                 let mut before = text(&world).replace("[\"a\"]", "[\"a\", \"c\"]") + more;

@@ -326,8 +326,8 @@ mod slow {
         }
     }
 
-    /// The drive's server is killed under load and started again: what was in flight is tried again by
-    /// its host, on the same queues.
+    /// The drive's server is killed under load and started again: what was in flight is tried again
+    /// by its host, on the same queues.
     #[test]
     fn a_drive_whose_completions_other_reactors_bring_is_lost_and_comes_back() {
         let (reactors_of, keys) = &splits("adaptive")[1];

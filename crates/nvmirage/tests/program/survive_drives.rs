@@ -353,8 +353,8 @@ fn partitions_of_a_drive_are_the_same_after_a_death() {
 mod slow {
     use super::*;
 
-    /// The drive's server dies, and the tenants' process before it could notice: hosts get what they
-    /// get when a drive is lost, and the drive is used when it is back.
+    /// The drive's server dies, and the tenants' process before it could notice: hosts get what
+    /// they get when a drive is lost, and the drive is used when it is back.
     #[test]
     fn a_drive_that_is_gone_when_its_host_dies_costs_commands_and_comes_back() {
         let pair = Pair::new();

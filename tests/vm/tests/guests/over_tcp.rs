@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use guest_rig::{Guest, Kernel};
 
-use crate::key_value;
 use crate::served::{BOUND, Served, finish, tell, wait};
 use crate::tcp::{boot, free_port};
-use crate::zoned;
+use crate::{key_value, zoned};
 
 /// Connects to the subsystems.
 const CONNECT: &str = include_str!("jobs/over_tcp.sh");
