@@ -66,6 +66,10 @@ fn may_pass(status: Status) -> bool {
             | Status::FORMAT_IN_PROGRESS
             | Status::SANITIZE_IN_PROGRESS
             | Status::COMMAND_INTERRUPTED
+            // A host sends the command by another path.
+            | Status::ASYMMETRIC_ACCESS_PERSISTENT_LOSS
+            | Status::ASYMMETRIC_ACCESS_INACCESSIBLE
+            | Status::ASYMMETRIC_ACCESS_TRANSITION
             // Another zone may be closed, finished or reset meanwhile.
             | Status::TOO_MANY_ACTIVE_ZONES
             | Status::TOO_MANY_OPEN_ZONES
@@ -105,6 +109,9 @@ mod tests {
         assert!(!field(Status::FORMAT_IN_PROGRESS).dnr());
         assert!(!field(Status::SANITIZE_IN_PROGRESS).dnr());
         assert!(!field(Status::COMMAND_INTERRUPTED).dnr());
+        assert!(!field(Status::ASYMMETRIC_ACCESS_PERSISTENT_LOSS).dnr());
+        assert!(!field(Status::ASYMMETRIC_ACCESS_INACCESSIBLE).dnr());
+        assert!(!field(Status::ASYMMETRIC_ACCESS_TRANSITION).dnr());
         assert!(field(Status::RESERVATION_CONFLICT).dnr());
         assert!(field(Status::INVALID_FIELD_IN_COMMAND).dnr());
         assert!(field(Status::LBA_OUT_OF_RANGE).dnr());

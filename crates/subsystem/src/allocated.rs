@@ -10,6 +10,7 @@ use port::namespace::{Namespace, Restrictions};
 use port::set::CommandSet;
 use port::{BlockRanges, ByteRange, ChannelId, MediumTraits};
 
+use super::access::DEFAULT_ANA_GROUP;
 use super::reservation::{Host, Reservation};
 use super::set::ControllerSet;
 
@@ -28,6 +29,8 @@ pub struct Allocated {
     pub medium: String,
     /// Bytes reserved in the medium, at least the size of its blocks.
     pub len: u64,
+    /// Its ANA group (ANAGRPID): 1 to [`MAX_ANA_GROUP`](crate::MAX_ANA_GROUP).
+    pub ana_group: u32,
     /// It may be attached to several controllers (NMIC).
     pub shared: bool,
     /// The controllers that have it attached.
@@ -73,6 +76,7 @@ impl Allocated {
             len: namespace.blocks << namespace.lba_shift,
             name: None,
             medium: String::new(),
+            ana_group: DEFAULT_ANA_GROUP,
             shared: false,
             attached: ControllerSet::ALL,
             min_lba_bytes: 512,

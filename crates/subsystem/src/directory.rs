@@ -7,10 +7,12 @@
 //! Restrictions of commands on a namespace have several sources, each kept separately here;
 //! [`Directory::table`] composes them for one controller.
 
+use nvme_spec::ana::AnaState;
 use nvme_spec::{NSID_ALL, Status};
 use port::namespace::{Namespace, NamespaceTable};
 use port::{BlockRanges, ByteRange, ChannelId};
 
+use super::access::{Access, AnaStates, ana_refusal};
 use super::allocated::{Allocated, Busy, GRANULE, Pool};
 use super::answers::Answers;
 use super::record::{ControllerRecord, CurrentReservation, Record};
@@ -184,6 +186,7 @@ pub struct Directory {
     /// Namespaces that hosts created, ever.
     created: u64,
     sanitize: Sanitize,
+    access: Access,
 }
 
 impl Directory {
@@ -201,6 +204,7 @@ impl Directory {
             deleted: Vec::new(),
             created: 0,
             sanitize: Sanitize::default(),
+            access: Access::default(),
         })
     }
 
@@ -257,13 +261,26 @@ impl Directory {
         let lock = self.sanitize.lock();
         let seen = |n: &Allocated| {
             let mut restrictions = n.restrictions(host);
-            restrictions.all = lock.or(restrictions.all);
+            // A host has another way there, which no other status has it look for.
+            let refusal = ana_refusal(self.ana_state(id, n.ana_group));
+            restrictions.all = refusal.or(lock).or(restrictions.all);
             Namespace {
                 restrictions: restrictions.some(),
                 ..n.namespace.clone()
             }
         };
         NamespaceTable::from(attached.map(seen).collect::<Vec<Namespace>>())
+    }
+
+    /// The state of an ANA group for the hosts of an entrance.
+    #[must_use]
+    pub fn ana_state(&self, entrance: ControllerId, group: u32) -> AnaState {
+        self.access.state(entrance, group)
+    }
+
+    /// Sets the states of all groups for the hosts of an entrance; false where nothing changes.
+    pub(super) fn set_ana_states(&mut self, entrance: ControllerId, states: AnaStates) -> bool {
+        self.access.set(entrance, states)
     }
 
     /// The lowest identifier that no namespace has.

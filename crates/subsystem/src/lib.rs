@@ -10,7 +10,7 @@
 //! fetched under an older one is in flight: changes that must not race with commands wait for that
 //! (`Step::Drain`).
 //!
-//! Reading order: `directory` (the namespaces), `operation` and `subsystem` with its `schedule`
+//! Reading order: `directory` (the namespaces), `access` (their ANA groups), `operation` and `subsystem` with its `schedule`
 //! (the progress of commands), `plan` and `sanitizing` (their steps), `dynamic` (controllers of
 //! hosts that come over networks), `record` (persistent state).
 //!
@@ -26,6 +26,7 @@
     clippy::disallowed_macros
 )]
 
+mod access;
 mod allocated;
 mod answers;
 mod config;
@@ -41,6 +42,7 @@ mod sanitize;
 mod set;
 mod subsystem;
 
+pub use self::access::{AnaStates, DEFAULT_ANA_GROUP, MAX_ANA_GROUP, ana_refusal};
 pub use self::allocated::{Allocated, Busy, GRANULE, Pool};
 pub use self::answers::{KeptAnswer, UNNAMED};
 pub use self::config::{ConfigError, DEFAULT_NAMESPACE_LIMIT, MAX_NAMESPACES, number};

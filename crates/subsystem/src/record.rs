@@ -8,6 +8,7 @@ use port::BlockRanges;
 use port::namespace::Namespace;
 use serde::{Deserialize, Serialize};
 
+use super::access::DEFAULT_ANA_GROUP;
 use super::allocated::{Allocated, Busy, Pool};
 use super::answers::KeptAnswer;
 use super::reservation::Reservation;
@@ -183,7 +184,7 @@ pub enum RestoreError {
 }
 
 impl NamespaceRecord {
-    /// The namespace, on the medium that the record names.
+    /// The namespace, on the medium that the record names, in the default ANA group.
     ///
     /// # Errors
     /// What of it cannot be.
@@ -254,6 +255,7 @@ impl NamespaceRecord {
             name,
             medium: medium_name,
             len,
+            ana_group: DEFAULT_ANA_GROUP,
             shared,
             attached: attached.into_iter().collect(),
             min_lba_bytes: medium.min_lba_bytes,
@@ -349,6 +351,8 @@ impl Allocated {
             name,
             medium,
             len,
+            // The configuration's.
+            ana_group: _,
             shared,
             attached,
             min_lba_bytes: _,

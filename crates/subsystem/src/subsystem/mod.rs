@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nvme_spec::Status;
+use nvme_spec::ana::AnaState;
 use nvme_spec::command::{WriteUncorrectableCdw12, slba};
 use nvme_spec::opcode::NvmOpcode;
 use port::namespace::NamespaceTable;
@@ -24,6 +25,7 @@ use port::{Channel, Channels, Outcome};
 use self::reserve::keys;
 pub use self::reserve::{DATA_LEN, Forward, Notice};
 use self::schedule::Operations;
+use crate::access::AnaStates;
 use crate::allocated::{Allocated, Pool};
 use crate::answers::{Answers, KeptAnswer, UNNAMED};
 use crate::config::{ConfigError, MAX_NAMESPACES, number};
@@ -510,6 +512,20 @@ impl Subsystem {
             }
         }
         Ok(())
+    }
+
+    /// Sets the states of ANA groups for the hosts of an entrance: of those that are missing it is
+    /// optimized. Commands in flight complete as they would have; their hosts are notified.
+    pub fn set_ana_states(&mut self, entrance: ControllerId, states: AnaStates) {
+        if self.directory.set_ana_states(entrance, states) {
+            self.generation += 1;
+        }
+    }
+
+    /// The state of an ANA group for the host of a controller.
+    #[must_use]
+    pub fn ana_state(&self, id: ControllerId, group: u32) -> AnaState {
+        self.directory.ana_state(self.entrance_of(id), group)
     }
 
     /// The record changed.

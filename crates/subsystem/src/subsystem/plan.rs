@@ -10,6 +10,7 @@ use port::BlockRanges;
 use port::namespace::Namespace;
 
 use super::Subsystem;
+use crate::access::DEFAULT_ANA_GROUP;
 use crate::allocated::{Allocated, Busy, GRANULE};
 use crate::directory::Change;
 use crate::erase::Erase;
@@ -137,6 +138,7 @@ impl Subsystem {
             name: None,
             medium,
             len,
+            ana_group: DEFAULT_ANA_GROUP,
             shared,
             attached: ControllerSet::NONE,
             min_lba_bytes,

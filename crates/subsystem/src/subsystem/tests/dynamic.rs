@@ -424,3 +424,54 @@ fn a_host_is_notified_on_each_of_its_paths() {
         assert_eq!(subsystem.take_notices(id), [], "{id:?}");
     }
 }
+
+#[test]
+fn states_of_groups_are_an_entrances_and_restrict_its_hosts_alone() {
+    let (mut subsystem, entrance, other) = with_entrance();
+    let host = subsystem.join_dynamic(entrance, "host").unwrap();
+    let elsewhere = subsystem.join_dynamic(other, "elsewhere").unwrap();
+    let refusals = |subsystem: &mut Subsystem, id| {
+        let table = subsystem.take_table(id);
+        let refusal =
+            |n: &port::namespace::Namespace| n.restrictions.as_ref().and_then(|its| its.all);
+        table.iter().map(refusal).collect::<BTreeSet<_>>()
+    };
+    let open = BTreeSet::from([None]);
+    assert_eq!(refusals(&mut subsystem, host), open);
+    let generation = subsystem.generation();
+    let state = |state| AnaStates::from([(1, state), (5, AnaState::CHANGE)]);
+    for (given, refusal) in [
+        (
+            AnaState::INACCESSIBLE,
+            Status::ASYMMETRIC_ACCESS_INACCESSIBLE,
+        ),
+        (
+            AnaState::PERSISTENT_LOSS,
+            Status::ASYMMETRIC_ACCESS_PERSISTENT_LOSS,
+        ),
+        (AnaState::CHANGE, Status::ASYMMETRIC_ACCESS_TRANSITION),
+    ] {
+        subsystem.set_ana_states(entrance, state(given));
+        assert_eq!(refusals(&mut subsystem, host), [Some(refusal)].into());
+        assert_eq!(refusals(&mut subsystem, elsewhere), open);
+        assert_eq!(subsystem.ana_state(host, 1), given);
+        assert_eq!(subsystem.ana_state(elsewhere, 1), AnaState::OPTIMIZED);
+    }
+    assert_eq!(subsystem.generation(), generation + 3);
+    // The same states are no change, and no record has them.
+    subsystem.set_ana_states(entrance, state(AnaState::CHANGE));
+    subsystem.set_ana_states(other, [(1, AnaState::OPTIMIZED)].into());
+    assert_eq!(subsystem.generation(), generation + 3);
+    assert!(!subsystem.has_record());
+    subsystem.set_ana_states(entrance, state(AnaState::NON_OPTIMIZED));
+    assert_eq!(refusals(&mut subsystem, host), open);
+    // Before another status, by which a host would look for no other path.
+    subsystem.set_ana_states(entrance, state(AnaState::INACCESSIBLE));
+    let busy = Change::SetBusy {
+        nsid: 1,
+        busy: Some(Busy::Formatting),
+    };
+    subsystem.apply(busy, None).unwrap();
+    let refusal = Status::ASYMMETRIC_ACCESS_INACCESSIBLE;
+    assert_eq!(refusals(&mut subsystem, host), [Some(refusal)].into());
+}
