@@ -10,6 +10,7 @@ use port::time::Time;
 use port::{Channel, ChannelId, Channels};
 use subsystem::Subsystem;
 
+use super::admin::access::AnaLog;
 use super::admin::error_log::{LoggedCommand, LoggedError};
 use super::admin::events::Event;
 use super::admin::{Waiting, abort_dw0};
@@ -62,6 +63,8 @@ impl Controller {
         if self.life.followed != self.life.number {
             self.life.followed = self.life.number;
             subsystem.controller_was_reset(self.id);
+            self.logs.ana = AnaLog::default();
+            self.follow_access(subsystem);
             self.host_stays();
         }
         self.introduce_host(subsystem);
@@ -71,6 +74,7 @@ impl Controller {
             return false;
         }
         self.news.namespaces_changed();
+        self.follow_access(subsystem);
         let exists = |nsid| subsystem.directory().get(nsid).is_some();
         if self.features.forget_namespaces(exists) {
             self.keep_saved_features(subsystem);

@@ -130,6 +130,7 @@ impl Controller {
         let saved = saved::create(&config, subsystem.namespace_limit())?;
         let mut controller = Self::with_state(config, doorbells, subsystem, saved)?;
         subsystem.forget_answers(controller.id);
+        controller.follow_access(subsystem);
         controller.save();
         Ok(controller)
     }

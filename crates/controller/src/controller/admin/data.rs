@@ -80,6 +80,7 @@ impl Controller {
             self.config.max_transfer,
             &self.attached.table,
             &self.health.drives,
+            self.ana_log(),
         )?;
         let sources = LogSources {
             errors: &self.logs.errors,
@@ -94,6 +95,7 @@ impl Controller {
             sets: sets(subsystem).cloned().collect(),
             sanitize: subsystem.sanitize_log(),
             reservations: &self.admin.notifications,
+            ana: self.ana_log(),
             reactor: self.logs.reactor.as_deref(),
         };
         let part = request.cut(&sources.page(&request)?);

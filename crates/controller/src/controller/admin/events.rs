@@ -42,11 +42,13 @@ pub(crate) enum Event {
     SanitizeCompleted,
     /// A zone is in another state, and not because a host asked for that.
     ZoneChanged,
+    /// An ANA group is in another state.
+    AccessChanged,
 }
 
 impl Event {
     /// In the order in which several pending events are reported.
-    const ALL: [Event; 9] = [
+    const ALL: [Event; 10] = [
         Event::InvalidDoorbellRegister,
         Event::InvalidDoorbellValue,
         Event::Reliability,
@@ -56,6 +58,7 @@ impl Event {
         Event::ReservationNotification,
         Event::SanitizeCompleted,
         Event::ZoneChanged,
+        Event::AccessChanged,
     ];
 
     fn event_type(self) -> EventType {
@@ -64,7 +67,9 @@ impl Event {
             Event::Reliability | Event::TemperatureThreshold | Event::SpareBelowThreshold => {
                 EventType::SMART_HEALTH
             }
-            Event::NamespaceChanged | Event::ZoneChanged => EventType::NOTICE,
+            Event::NamespaceChanged | Event::ZoneChanged | Event::AccessChanged => {
+                EventType::NOTICE
+            }
             Event::ReservationNotification => EventType::IO_COMMAND_SPECIFIC,
             Event::SanitizeCompleted => EventType::IO_COMMAND_SPECIFIC,
         }
@@ -84,6 +89,7 @@ impl Event {
             }
             Event::NamespaceChanged => NoticeInformation::ATTACHED_NAMESPACE_ATTRIBUTE_CHANGED.0,
             Event::ZoneChanged => NoticeInformation::ZONE_DESCRIPTOR_CHANGED.0,
+            Event::AccessChanged => NoticeInformation::ASYMMETRIC_NAMESPACE_ACCESS_CHANGE.0,
             Event::SanitizeCompleted => {
                 IoCommandSpecificInformation::SANITIZE_OPERATION_COMPLETED.0
             }
@@ -103,6 +109,7 @@ impl Event {
             Event::ReservationNotification => LogPageId::RESERVATION_NOTIFICATION,
             Event::SanitizeCompleted => LogPageId::SANITIZE_STATUS,
             Event::ZoneChanged => LogPageId::CHANGED_ZONE_LIST,
+            Event::AccessChanged => LogPageId::ASYMMETRIC_NAMESPACE_ACCESS,
         }
     }
 
@@ -121,6 +128,7 @@ impl Event {
             Event::SpareBelowThreshold => warnings.ascbt(),
             Event::NamespaceChanged => configuration.nan(),
             Event::ZoneChanged => configuration.zdcn(),
+            Event::AccessChanged => configuration.anacn(),
         }
     }
 

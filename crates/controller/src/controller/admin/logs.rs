@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use nvme_spec::ana::AnaLogParameter;
 use nvme_spec::command::{
     GetLogPageCdw10, GetLogPageCdw14, get_log_page_numd_z, get_log_page_offset,
 };
@@ -26,6 +27,7 @@ use port::namespace::{Namespace, NamespaceTable};
 use port::set::CommandSet;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
+use super::access::AnaLog;
 use super::attached::has_zones;
 use super::drives::Drives;
 use super::effects;
@@ -87,6 +89,7 @@ pub(crate) struct Logs {
     pub(crate) errors: ErrorLog,
     pub(crate) changed_namespaces: ChangedNamespaces,
     pub(crate) changed_zones: ChangedZones,
+    pub(crate) ana: AnaLog,
     /// The reactor's counters, for the vendor log page.
     pub(crate) reactor: Option<Arc<ReactorCounters>>,
 }
@@ -98,6 +101,7 @@ impl Logs {
             errors: ErrorLog::after(errors),
             changed_namespaces: ChangedNamespaces::default(),
             changed_zones: ChangedZones::default(),
+            ana: AnaLog::default(),
             reactor: None,
         }
     }
@@ -209,6 +213,8 @@ pub(crate) struct LogRequest {
     pub(crate) nsid: u32,
     /// The command set of Commands Supported and Effects.
     csi: Csi,
+    /// Of Asymmetric Namespace Access: no namespace identifiers.
+    groups_only: bool,
     offset: usize,
     /// Bytes to transfer, a multiple of 4, at most `max_transfer`.
     pub(crate) len: usize,
@@ -221,12 +227,16 @@ impl LogRequest {
         max_transfer: u32,
         namespaces: &NamespaceTable,
         drives: &Drives,
+        ana: Option<&AnaLog>,
     ) -> Result<Self, Status> {
         let cdw10 = GetLogPageCdw10::from(sqe.cdw10);
         let cdw14 = GetLogPageCdw14::from(sqe.cdw14);
         let lid = cdw10.lid();
         let size =
             page_size(lid).filter(|_| lid != LogPageId::CHANGED_ZONE_LIST || has_zones(namespaces));
+        let groups_only = AnaLogParameter::from(cdw10.lsp()).rgo();
+        let access = ana.filter(|_| lid == LogPageId::ASYMMETRIC_NAMESPACE_ACCESS);
+        let size = size.or_else(|| access.map(|ana| ana.page(groups_only).len()));
         let of_drive = || drives.page(namespaces, lid).map(<[u8]>::len);
         let size = size.or_else(of_drive).ok_or(Status::INVALID_LOG_PAGE)?;
         let len = (u64::from(get_log_page_numd_z(sqe)) + 1) * 4;
@@ -252,6 +262,7 @@ impl LogRequest {
             retain_event: cdw10.rae(),
             nsid: sqe.nsid,
             csi: cdw14.csi(),
+            groups_only,
             offset: offset as usize,
             len: len as usize,
         })
@@ -297,6 +308,8 @@ pub(crate) struct LogSources<'a> {
     pub(crate) drives: &'a Drives,
     pub(crate) firmware_revision: &'a str,
     pub(crate) reservations: &'a Notifications,
+    /// None where ANA groups are not reported.
+    pub(crate) ana: Option<&'a AnaLog>,
     pub(crate) over_fabrics: bool,
     /// The admin commands that are served.
     pub(crate) served: Vec<AdminOpcode>,
@@ -310,9 +323,7 @@ impl LogSources<'_> {
     /// A whole page.
     pub(crate) fn page(&self, request: &LogRequest) -> Result<Vec<u8>, Status> {
         let page = match request.lid {
-            LogPageId::SUPPORTED_LOG_PAGES => {
-                supported(self.namespaces, self.drives).as_bytes().to_vec()
-            }
+            LogPageId::SUPPORTED_LOG_PAGES => self.supported().as_bytes().to_vec(),
             LogPageId::ERROR_INFORMATION => self.errors.page(self.is_sanitizing()),
             LogPageId::SANITIZE_STATUS => self.sanitize.as_bytes().to_vec(),
             LogPageId::SMART_HEALTH_INFORMATION => self.health.page().as_bytes().to_vec(),
@@ -332,6 +343,10 @@ impl LogSources<'_> {
             LogPageId::CHANGED_ZONE_LIST => {
                 self.changed_zones.page(request.nsid).as_bytes().to_vec()
             }
+            LogPageId::ASYMMETRIC_NAMESPACE_ACCESS => {
+                let log = self.ana.ok_or(Status::INVALID_LOG_PAGE)?;
+                log.page(request.groups_only)
+            }
             REACTOR_LOG => self.reactor().as_bytes().to_vec(),
             lid => {
                 let page = self.drives.page(self.namespaces, lid);
@@ -339,6 +354,21 @@ impl LogSources<'_> {
             }
         };
         Ok(page)
+    }
+
+    fn supported(&self) -> SupportedLogPages {
+        let mut log = SupportedLogPages::new_zeroed();
+        for (lid, entry) in (0..=u8::MAX).zip(&mut log.lids) {
+            let lid = LogPageId(lid);
+            let supported = match lid {
+                LogPageId::CHANGED_ZONE_LIST => has_zones(self.namespaces),
+                LogPageId::ASYMMETRIC_NAMESPACE_ACCESS => self.ana.is_some(),
+                lid => page_size(lid).is_some(),
+            };
+            let of_drive = self.drives.page(self.namespaces, lid).is_some();
+            *entry = LidSupportedAndEffects::new().with_lsupp(supported || of_drive);
+        }
+        log
     }
 
     fn effects(&self, csi: Csi) -> Result<CommandsSupportedAndEffectsLog, Status> {
@@ -387,15 +417,4 @@ fn lba_status() -> LbaStatusInformationHeader {
         lslplen: size_of::<LbaStatusInformationHeader>() as u32,
         ..LbaStatusInformationHeader::default()
     }
-}
-
-fn supported(namespaces: &NamespaceTable, drives: &Drives) -> SupportedLogPages {
-    let mut log = SupportedLogPages::new_zeroed();
-    for (lid, entry) in (0..=u8::MAX).zip(&mut log.lids) {
-        let there = LogPageId(lid) != LogPageId::CHANGED_ZONE_LIST || has_zones(namespaces);
-        let of_drive = drives.page(namespaces, LogPageId(lid)).is_some();
-        let supported = of_drive || there && page_size(LogPageId(lid)).is_some();
-        *entry = LidSupportedAndEffects::new().with_lsupp(supported);
-    }
-    log
 }

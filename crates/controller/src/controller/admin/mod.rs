@@ -6,6 +6,7 @@
 //! completed once, or held as a request for an event, or dies with a reset. Nothing here blocks: a
 //! lane's answer arrives in a later turn.
 
+pub(super) mod access;
 mod attached;
 mod data;
 pub(super) mod drives;
@@ -246,7 +247,8 @@ impl Controller {
         if !executed.any(|executed| executed == opcode) {
             return Err(Status::INVALID_COMMAND_OPCODE);
         }
-        sanitize::check(sqe, subsystem)?;
+        self.check_access(sqe, subsystem)?;
+        sanitize::check(sqe, self.config.is_over_fabrics(), subsystem)?;
         // Admin commands over PCIe use PRPs (PCIe Transport 1.1, 2.2), and none is fused.
         if sqe.flags.psdt() != Psdt::PRP || sqe.flags.fuse() != Fuse::NORMAL {
             return Err(Status::INVALID_FIELD_IN_COMMAND);

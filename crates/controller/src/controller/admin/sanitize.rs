@@ -21,7 +21,7 @@ pub(crate) const SANICAP: Sanicap = Sanicap::new()
 
 /// Whether a command is allowed while a sanitize operation is in progress or has failed (Base 2.1,
 /// figure 142).
-fn is_allowed(sqe: &Sqe) -> bool {
+fn is_allowed(sqe: &Sqe, over_fabrics: bool) -> bool {
     match sqe.admin_opcode() {
         AdminOpcode::DELETE_IO_SUBMISSION_QUEUE
         | AdminOpcode::CREATE_IO_SUBMISSION_QUEUE
@@ -33,14 +33,16 @@ fn is_allowed(sqe: &Sqe) -> bool {
         | AdminOpcode::GET_FEATURES
         | AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST
         | AdminOpcode::KEEP_ALIVE => true,
-        AdminOpcode::GET_LOG_PAGE => matches!(
-            GetLogPageCdw10::from(sqe.cdw10).lid(),
+        AdminOpcode::GET_LOG_PAGE => match GetLogPageCdw10::from(sqe.cdw10).lid() {
             LogPageId::ERROR_INFORMATION
-                | LogPageId::SMART_HEALTH_INFORMATION
-                | LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST
-                | LogPageId::RESERVATION_NOTIFICATION
-                | LogPageId::SANITIZE_STATUS
-        ),
+            | LogPageId::SMART_HEALTH_INFORMATION
+            | LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST
+            | LogPageId::RESERVATION_NOTIFICATION
+            | LogPageId::SANITIZE_STATUS => true,
+            // A host finds its paths there, and gives up a controller that refuses it.
+            LogPageId::ASYMMETRIC_NAMESPACE_ACCESS => over_fabrics,
+            _ => false,
+        },
         _ => false,
     }
 }
@@ -49,12 +51,12 @@ fn is_allowed(sqe: &Sqe) -> bool {
 ///
 /// # Errors
 /// What it ends with.
-pub(super) fn check(sqe: &Sqe, subsystem: &Subsystem) -> Result<(), Status> {
+pub(super) fn check(sqe: &Sqe, over_fabrics: bool, subsystem: &Subsystem) -> Result<(), Status> {
     let sanitize = subsystem.directory().sanitize();
     // After a failure it is what helps.
     let helps = sqe.admin_opcode() == AdminOpcode::SANITIZE && !sanitize.is_in_progress();
     match sanitize.lock() {
-        Some(status) if !helps && !is_allowed(sqe) => Err(status),
+        Some(status) if !helps && !is_allowed(sqe, over_fabrics) => Err(status),
         _ => Ok(()),
     }
 }

@@ -2,6 +2,7 @@
 //! commands through its own memory.
 
 mod aborts;
+mod access;
 mod allocated;
 mod answers;
 mod arbitration;

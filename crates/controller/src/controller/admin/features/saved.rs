@@ -69,7 +69,9 @@ impl Values {
         take(&mut c.write_atomicity, kept_atomicity.map(write_atomicity));
         take(
             &mut c.event_configuration,
-            kept_events.map(|events| event_configuration(events, has_zones(&context.namespaces))),
+            kept_events.map(|events| {
+                event_configuration(events, has_zones(&context.namespaces), context.over_fabrics)
+            }),
         );
         if let Some(enabled) = volatile_write_cache {
             values.set_write_cache(*enabled);

@@ -306,8 +306,11 @@ impl Values {
             }
             FeatureId::WRITE_ATOMICITY_NORMAL => values.write_atomicity = write_atomicity(cdw11),
             FeatureId::ASYNCHRONOUS_EVENT_CONFIGURATION => {
-                values.event_configuration =
-                    event_configuration(cdw11, has_zones(&context.namespaces));
+                values.event_configuration = event_configuration(
+                    cdw11,
+                    has_zones(&context.namespaces),
+                    context.over_fabrics,
+                );
             }
             FeatureId::TIMESTAMP => self.set_timestamp(data, context.now)?,
             FeatureId::KEEP_ALIVE_TIMER => self.set_keep_alive(cdw11.into())?,
@@ -521,11 +524,12 @@ pub(super) fn write_atomicity(cdw11: u32) -> u32 {
     WriteAtomicityNormal::new().with_dn(dn).into()
 }
 
-pub(super) fn event_configuration(cdw11: u32, zones: bool) -> u32 {
+pub(super) fn event_configuration(cdw11: u32, zones: bool, over_fabrics: bool) -> u32 {
     let e = AsynchronousEventConfiguration::from(cdw11);
     AsynchronousEventConfiguration::new()
         .with_shcw(e.shcw())
         .with_nan(e.nan())
         .with_zdcn(e.zdcn() && zones)
+        .with_anacn(e.anacn() && over_fabrics)
         .into()
 }

@@ -17,6 +17,7 @@ use nvme_spec::identify::controller::{
 };
 use nvme_spec::identify::lists::{IoCommandSetVector, IoCommandSets, NamespaceIdList};
 use nvme_spec::identify::{Cns, IDENTIFY_SIZE, IdentifyNvmController, ascii_field};
+use nvme_spec::key_value::IdentifyKvNamespace;
 use nvme_spec::opcode::Csi;
 use nvme_spec::registers::Version;
 use nvme_spec::sqe::{SQE_SIZE, SQE_SIZE_LOG2};
@@ -24,8 +25,9 @@ use nvme_spec::{NSID_ALL, Sqe, Status};
 use port::namespace::NamespaceTable;
 use port::set::CommandSet;
 use subsystem::{Allocated, Subsystem, identity::LOCAL_OUI};
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use super::access;
 use super::attached::{has_zones, volatile_cache};
 use super::error_log::ERROR_ENTRIES;
 use super::events::AERL_Z;
@@ -83,7 +85,7 @@ pub(crate) fn identify(
             supported(csi, subsystem)?;
             if sqe.nsid != NSID_ALL || !subsystem.has_namespace_management() {
                 let found = active(sqe.nsid, asked, subsystem)?;
-                fill(&*of_set(found, csi)?);
+                fill(&*of_set(found, csi, asked)?);
             }
         }
         Cns::IO_COMMAND_SET_CONTROLLER => {
@@ -126,7 +128,7 @@ pub(crate) fn identify(
         Cns::IO_COMMAND_SET_ALLOCATED_NAMESPACE => {
             supported(csi, subsystem)?;
             let found = allocated::named(sqe.nsid, subsystem)?;
-            fill(&*of_set(found, csi)?);
+            fill(&*of_set(found, csi, asked)?);
         }
         Cns::ALLOCATED_NAMESPACE_INDEPENDENT => {
             if let Some(n) = allocated::named(sqe.nsid, subsystem)? {
@@ -185,15 +187,28 @@ fn combination(subsystem: &Subsystem) -> IoCommandSetVector {
 
 /// A command set's data of a namespace; an error if the namespace uses another command set; all
 /// zeros if there is none.
-fn of_set(found: Option<&Allocated>, csi: Csi) -> Result<Box<[u8; IDENTIFY_SIZE]>, Status> {
+fn of_set(
+    found: Option<&Allocated>,
+    csi: Csi,
+    asked: &Controller,
+) -> Result<Box<[u8; IDENTIFY_SIZE]>, Status> {
     let zeros = || Box::new([0; IDENTIFY_SIZE]);
-    let Some(Allocated { namespace, .. }) = found else {
+    let Some(allocated) = found else {
         return Ok(zeros());
     };
+    let namespace = &allocated.namespace;
     match &namespace.set {
         // Everything that the NVM command set could tell is zero: no protection information.
         _ if csi == Csi::NVM && namespace.has_blocks() => Ok(zeros()),
-        Some(set) if set.csi() == csi && csi != Csi::NVM => Ok(set.identify_namespace(namespace)),
+        Some(set) if set.csi() == csi && csi != Csi::NVM => {
+            let mut page = set.identify_namespace(namespace);
+            if csi == Csi::KEY_VALUE
+                && let Ok(id) = IdentifyKvNamespace::mut_from_bytes(&mut page[..])
+            {
+                id.anagrpid = asked.ana_group(allocated);
+            }
+            Ok(page)
+        }
         _ => Err(Status::INVALID_IO_COMMAND_SET),
     }
 }
@@ -299,6 +314,7 @@ fn over_fabrics(c: &mut IdentifyController, config: &ControllerConfig, fabrics: 
     c.fabrics.ioccsz = capsule / CAPSULE_UNIT;
     c.fabrics.iorcsz = CQE_SIZE as u32 / CAPSULE_UNIT;
     c.fabrics.msdbd = 1;
+    access::identify(c);
 }
 
 /// The active namespaces with an id above `nsid` (Base 2.1, 5.1.13.2.2).

@@ -79,12 +79,16 @@ pub(super) fn namespace(
     id.rescap = rescap();
     id.nvmcap.set(allocated.len.into());
     (id.nguid, id.eui64) = (n.nguid, n.eui64);
+    id.anagrpid = asked.ana_group(allocated);
     id.nsattr = Nsattr::new().with_cwp(n.traits.read_only);
     if !n.has_blocks() {
         (id.nsze, id.ncap, id.nuse) = (allocated.len, allocated.len, allocated.len);
         return id;
     }
-    (id.nsze, id.ncap, id.nuse) = (n.blocks, n.blocks, n.blocks);
+    (id.nsze, id.ncap) = (n.blocks, n.blocks);
+    if !asked.hides_use(allocated, subsystem) {
+        id.nuse = n.blocks;
+    }
     formats(&mut id, |lba_bytes| allocated.takes(lba_bytes));
     id.flbas = Flbas::new().with_fidxl(format_index(n.lba_shift));
     id.dlfeat = dlfeat(&n.traits);
@@ -131,6 +135,7 @@ pub(super) fn independent(
     id.fpi = fpi(n.nsid, subsystem);
     id.rescap = rescap();
     id.nsfeat = NsfeatIndependent::new().with_vwcnp(!n.traits.volatile_cache);
+    id.anagrpid = asked.ana_group(allocated);
     id.nsattr = Nsattr::new().with_cwp(n.traits.read_only);
     id.nstat = Nstat::new().with_nrdy(true);
     id
