@@ -39,7 +39,8 @@ pub struct TenantChange {
     pub changes: BTreeMap<String, String>,
 }
 
-/// Change of a controller: keys with their values, as in a configuration; null removes a key.
+/// Change of a controller: keys with their values, as in a configuration; null removes a key. A
+/// table changes the parts of a key that it has.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ControllerChange(pub serde_json::Map<String, serde_json::Value>);
@@ -47,7 +48,7 @@ pub struct ControllerChange(pub serde_json::Map<String, serde_json::Value>);
 /// Its keys are those of the table ([`describe`](crate::config::schema::describe)).
 impl PartialSchema for ControllerChange {
     fn schema() -> RefOr<Schema> {
-        let about = "Change of a controller. Null restores a key's default.";
+        let about = "Change of a controller. Null restores a key's default. Of `ana` only those groups change that the table has; null restores a group's default.";
         ObjectBuilder::new().description(Some(about)).into()
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::object::{Bounds, Names, object};
-use super::{Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, Size, SocketMode, Tcp};
+use super::{Ana, Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, Size, SocketMode, Tcp};
 
 /// Longest NQN (Base 2.1, 4.7).
 const MAX_NQN_LEN: usize = 223;
@@ -70,6 +70,15 @@ object! {
         fuse: Option<Fuse> | unset => Fixed { table: Fuse::KEYS };
         /// NVMe/TCP options. Only for `listen = "nvme-tcp:ADDRESS:PORT"`.
         tcp: Option<Tcp> | unset => Fixed { table: Tcp::KEYS };
+        /// State of each ANA group for hosts of the controller: `optimized`, `non-optimized`,
+        /// `inaccessible`, `persistent-loss` or `change`. Only for
+        /// `listen = "nvme-tcp:ADDRESS:PORT"`.
+        #[schema(value_type = std::collections::BTreeMap<String, super::AnaState>)]
+        ana: Ana | unset => Live {
+            unset: "every group is `optimized`",
+            value: "GROUP=STATE",
+            parts: "GROUP",
+        };
         /// Maximum number of I/O queue pairs.
         queues: u16 = MAX_QUEUES => Fixed {
             bounds: Bounds::Whole(1, MAX_QUEUES as u64),

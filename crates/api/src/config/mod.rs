@@ -5,6 +5,7 @@
 //! configuration that passes [`Config::validate`] can still name a file that does not exist.
 
 mod allow;
+mod ana;
 mod control;
 mod controller;
 pub mod drive;
@@ -40,6 +41,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 pub use allow::AdminAllow;
+pub use ana::{Ana, AnaState};
 pub use control::Control;
 pub use controller::{Controller, Doorbells, Fuse};
 pub use initial::Initial;

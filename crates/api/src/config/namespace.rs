@@ -1,5 +1,7 @@
 //! `[[namespace]]`: a part of a medium, as hosts see it.
 
+use subsystem::MAX_ANA_GROUP;
+
 use super::controller::DERIVED;
 use super::object::{Bounds, Names, object};
 use super::tenant::MAX_WEIGHT;
@@ -27,6 +29,13 @@ object! {
         nguid: Option<String> | unset => Fixed { bounds: Bounds::Digits(32), unset: DERIVED };
         /// IEEE extended unique identifier.
         eui64: Option<String> | unset => Fixed { bounds: Bounds::Digits(16), unset: DERIVED };
+        /// ANA group of the namespace, whose state each controller with
+        /// `listen = "nvme-tcp:ADDRESS:PORT"` has.
+        ana_group: Option<u32> | unset => Fixed {
+            bounds: Bounds::Whole(1, MAX_ANA_GROUP as u64),
+            unset: "1",
+            value: "N",
+        };
         /// Tenant that commands of this namespace count for, on every controller.
         tenant: Option<String> | unset => Live {
             unset: "the controller's tenant",

@@ -25,6 +25,9 @@ impl Controller {
             place.require(self.tcp.is_none(), || {
                 "tcp: only for a controller with listen = \"nvme-tcp:ADDRESS:PORT\": remove it, or change listen".into()
             });
+            place.require(self.ana.0.is_empty(), || {
+                "ana: only for a controller with listen = \"nvme-tcp:ADDRESS:PORT\": remove it, or change listen".into()
+            });
             return;
         };
         let tcp = self.tcp.unwrap_or_default();
@@ -165,6 +168,13 @@ mod tests {
             found.len() == 1 && found[0].contains("tcp: only for"),
             "{found:?}"
         );
+        let found = problems("vfio-user:/a", "ana = { 1 = \"change\" }");
+        assert!(
+            found.len() == 1 && found[0].contains("ana: only for"),
+            "{found:?}"
+        );
+        let some = "ana = { 1 = \"change\", 128 = \"optimized\" }";
+        assert_eq!(problems("nvme-tcp:127.0.0.1:1", some), [""; 0]);
         let twice = |first: &str, second: &str| {
             let more = format!(
                 "subsystem = \"s\"\ntcp = {{ allow_anonymous = true }}\n[[controller]]\nname = \"d\"\nsubsystem = \"s\"\nlisten = \"{second}\""

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::config::Span;
+use api::config::{self, Span};
 use api::{AssociationStatus, ControllerStatus, Inventory};
 use terminal::table::{Align, Table};
 
@@ -20,7 +20,7 @@ Examples:
 ///
 /// A controller with a TCP address has any number of hosts, each with its NQN, address and
 /// controller identifier (CNTLID); other controllers have one host at a time. `keep alive` is the
-/// time after which a silent host is disconnected.
+/// time after which a silent host is disconnected; `ANA` are the states of ANA groups that are set.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Hosts {
@@ -99,17 +99,18 @@ pub(super) fn over_tcp(inventory: &Inventory) -> Table {
         ("queues", Align::Right),
         ("keep alive", Align::Right),
         ("connected", Align::Right),
+        ("ANA", Align::Left),
         ("host", Align::Left),
     ]);
     for controller in &inventory.controllers {
         for host in &controller.hosts {
-            table.row(row(&controller.config.name, host));
+            table.row(row(&controller.config, host));
         }
     }
     table
 }
 
-fn row(controller: &str, host: &AssociationStatus) -> Vec<String> {
+fn row(controller: &config::Controller, host: &AssociationStatus) -> Vec<String> {
     let keep_alive = Duration::from_millis(host.keep_alive_ms.into());
     let keep_alive = match host.keep_alive_ms {
         0 => "-".to_owned(),
@@ -117,12 +118,16 @@ fn row(controller: &str, host: &AssociationStatus) -> Vec<String> {
     };
     let connected = Duration::from_secs(host.connected_ms / 1000);
     vec![
-        controller.to_owned(),
+        controller.name.clone(),
         host.address.to_string(),
         format!("{:#x}", host.cntlid),
         host.io_queues.to_string(),
         keep_alive,
         Span(connected).to_string(),
+        match controller.ana.to_string() {
+            all if all.is_empty() => "optimized".to_owned(),
+            others => others,
+        },
         // it is the host's text: no control character of it reaches the terminal
         host.nqn.escape_debug().to_string(),
     ]
@@ -143,7 +148,7 @@ mod tests {
             r#"{"media":[],"namespaces":[],"tenants":[],"reactors":[],
                 "controllers":[{"name":"vm1","listen":"vfio-user:/a","attached":true,"host":{"process":7,"command":"qemu"}},
                                {"name":"vm2","listen":"vfio-user:/b","attached":false},
-                               {"name":"store","listen":"nvme-tcp:127.0.0.1:4420","attached":true,
+                               {"name":"store","listen":"nvme-tcp:127.0.0.1:4420","attached":true,"ana":{"2":"inaccessible"},
                                 "hosts":[{"nqn":"nqn.a","address":"127.0.0.1:50000","cntlid":256,"io_queues":2,"keep_alive_ms":5000,"connected_ms":61999},
                                          {"nqn":"nqn.\u001bb","address":"[::1]:50001","cntlid":257,"io_queues":0,"keep_alive_ms":0,"connected_ms":0}]}]}"#,
         )
@@ -162,6 +167,7 @@ mod tests {
             "2",
             "5s",
             "61s",
+            "2=inaccessible",
             "nqn.a"
         ]));
         assert!(rows.contains(&vec![
@@ -171,6 +177,7 @@ mod tests {
             "0",
             "-",
             "0s",
+            "2=inaccessible",
             "nqn.\\u{1b}b"
         ]));
     }

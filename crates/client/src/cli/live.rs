@@ -323,8 +323,11 @@ pub(crate) fn changes() -> ArgValueCompleter {
 /// Keys of an object that may change while hosts use it.
 fn live_keys<T: Object>() -> Vec<(String, String)> {
     let live = T::KEYS.iter().filter(|key| key.when == When::Live);
-    live.map(|key| (format!("{}=", key.name), key.about.trim().to_owned()))
-        .collect()
+    live.map(|key| {
+        let ends = if key.parts.is_empty() { '=' } else { '.' };
+        (format!("{}{ends}", key.name), key.about.trim().to_owned())
+    })
+    .collect()
 }
 
 /// Timing parameters of a medium that may change while hosts use it.

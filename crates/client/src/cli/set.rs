@@ -27,6 +27,8 @@ Examples:
       Remove the limit on commands
   nvmirage set controller vm1 sample=16
       From now on one in 16 commands is timed, for a slow drive; 0 disables sampling
+  nvmirage set controller portal ana.2=inaccessible
+      Hosts of this controller use another path to the namespaces of ANA group 2
   nvmirage set log filter=info,transport=debug format=json
       From the next line on the server logs what goes over its sockets, an object of JSON a line
 
@@ -51,7 +53,7 @@ pub struct Set {
 
     /// Timing parameters of a medium, as in a configuration, and states of its zones; or keys of a
     /// tenant, of a controller or of the log
-    #[arg(value_name = "timing.PARAMETER=VALUE|zone.NUMBER=STATE|KEY=VALUE", add = live::changes())]
+    #[arg(value_name = "timing.PARAMETER=VALUE|zone.NUMBER=STATE|KEY=VALUE|ana.GROUP=STATE", add = live::changes())]
     changes: Vec<String>,
 
     #[command(flatten)]
@@ -139,10 +141,36 @@ fn controller_change(changes: &[String]) -> Result<ControllerChange, UsageError>
     let mut all = ControllerChange::default();
     for change in changes {
         let (name, value) = key_and_value(change, "sample=16")?;
+        if let Some((key, part)) = part_of(name) {
+            let value = match value {
+                "none" => Value::Null,
+                word => {
+                    let as_whole = format!("{part}={word}");
+                    checked(Ok(key), name, &as_whole)?;
+                    word.into()
+                }
+            };
+            let parts = all.0.entry(key.name).or_insert_with(|| Map::new().into());
+            if !parts.is_object() {
+                let key = key.name;
+                return Err(UsageError(format!(
+                    "{key}: write {key}=VALUE, or {name}=VALUE"
+                )));
+            }
+            parts[part] = value;
+            continue;
+        }
         let value = checked(Controller::live(name), name, value)?;
         all.0.insert(name.to_owned(), value);
     }
     Ok(all)
+}
+
+/// The key and the part that a change names.
+fn part_of(name: &str) -> Option<(&'static Key, &str)> {
+    let (key, part) = name.split_once('.')?;
+    let key = Controller::live(key).ok()?;
+    (!key.parts.is_empty()).then_some((key, part))
 }
 
 /// Changes of the log. A filter contains `=` and `,` itself, and the server knows its modules.

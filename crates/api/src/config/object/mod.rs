@@ -74,6 +74,9 @@ pub struct Key {
     pub hint: &'static str,
     /// Placeholder in `--help`; empty: the key's name.
     pub value: &'static str,
+    /// Placeholder for the parts that a change can name, as in `KEY.PART=VALUE`; empty: it changes
+    /// as a whole.
+    pub parts: &'static str,
     /// Objects that it names.
     pub names: Names,
     /// Its keys, where it is a table.
@@ -101,6 +104,7 @@ impl Key {
         off: "",
         hint: "",
         value: "",
+        parts: "",
         names: Names::None,
         table: &[],
         kinds: &[],
