@@ -85,10 +85,26 @@ impl Reactor {
             return Err(error).context("cannot wait for hosts");
         }
         self.place(hosted);
+        self.set_ana_states(slot, &keys);
         // A connection that was taken in search of a former host makes no socket readable.
         self.poll_hosted(slot.0, self.clock.now(), Hosted::poll_door);
         self.reports.repeat();
         Ok(slot)
+    }
+
+    /// Applies the states of ANA groups for the hosts of a target.
+    pub(super) fn set_ana_states(&mut self, slot: ControllerSlot, keys: &config::Controller) {
+        let Some(subsystem) = self.target_mut(slot.0).map(|target| target.subsystem()) else {
+            return;
+        };
+        let entrance = self
+            .engine
+            .controller_mut(slot)
+            .map(|entrance| entrance.id());
+        let subsystem = self.engine.subsystem_mut(subsystem);
+        if let (Some(entrance), Some(subsystem)) = (entrance, subsystem) {
+            subsystem.set_ana_states(entrance, keys.ana.states());
+        }
     }
 
     /// Keeps a controller's state at its slot.
@@ -292,7 +308,7 @@ impl Reactor {
     }
 }
 
-/// Applies the live keys of a controller.
+/// Applies the live keys of a controller that concern its watch.
 pub(super) fn configure(watching: &mut WatchSpec, keys: &config::Controller) {
     watching.every = keys.sample;
     watching.records = keys.records.into();

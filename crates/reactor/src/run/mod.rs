@@ -554,6 +554,7 @@ impl Reactor {
             Message::Trace(slot, trace, answer) => self.trace(slot, trace, answer.as_ref()),
             Message::Configure(slot, keys, answer) => {
                 self.watch(slot, |watching| configure(watching, &keys));
+                self.set_ana_states(slot, &keys);
                 reply(&answer, ());
             }
             Message::HasReplayed(answer) => reply(&answer, self.has_replayed()),

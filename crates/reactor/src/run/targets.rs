@@ -92,7 +92,7 @@ impl Reactor {
         }
     }
 
-    fn target_mut(&mut self, index: usize) -> Option<&mut Target> {
+    pub(super) fn target_mut(&mut self, index: usize) -> Option<&mut Target> {
         let hosted = self.hosted.get_mut(index).and_then(Option::as_mut);
         hosted.and_then(Hosted::target_mut)
     }

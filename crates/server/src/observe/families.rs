@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use Kind::{Counter, Gauge, Histogram};
 use Unit::{Bytes, None as Count, Seconds};
+use api::config::{Ana, AnaState};
 use api::{NamespaceStatus, ReactorStatus, TenantStatus};
 use controller::flight::Operation;
 use reactor::network::NetworkCounts;
+use subsystem::MAX_ANA_GROUP;
 
 use super::media::MEDIA;
 use super::metric::{Metric, Value, by, labelled, one};
@@ -81,6 +83,14 @@ fn by_reason(counts: &BTreeMap<&'static str, u64>) -> Vec<Value> {
         .collect()
 }
 
+fn by_state(ana: &Ana) -> Vec<Value> {
+    let groups = || (1..=MAX_ANA_GROUP).map(|group| ana.state(group));
+    let count = |state: AnaState| groups().filter(|other| *other == state).count() as u64;
+    let all = AnaState::ALL.into_iter();
+    all.map(|(word, state)| labelled("state", word, count(state)))
+        .collect()
+}
+
 const CONTROLLERS: &[Metric<ControllerCounts>] = &[
     Metric {
         name: "nvmirage_controller_host_attached",
@@ -97,6 +107,18 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         values: |c| {
             let over_tcp = c.status.hosts.len() as u64;
             one(over_tcp.max(u64::from(c.status.attached)))
+        },
+    },
+    Metric {
+        name: "nvmirage_ana_groups",
+        kind: Gauge,
+        unit: Count,
+        help: "ANA groups by their state for hosts over NVMe/TCP, of the 128 that each controller with a TCP address has.",
+        values: |c| {
+            let has_groups = c.network.is_some();
+            has_groups
+                .then(|| by_state(&c.status.config.ana))
+                .unwrap_or_default()
         },
     },
     Metric {

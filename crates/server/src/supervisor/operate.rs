@@ -112,7 +112,7 @@ impl State {
         let free = |nsid: &u32| view.namespaces.iter().all(|n| n.nsid() != *nsid);
         let nsid = (1..=subsystem::DEFAULT_NAMESPACE_LIMIT).find(free);
         let nsid = nsid.ok_or_else(|| refusal_of(Status::NAMESPACE_IDENTIFIER_UNAVAILABLE))?;
-        new.namespace.nsid = nsid;
+        (new.namespace.nsid, new.ana_group) = (nsid, wanted.ana_group);
         self.refresh_kept(subsystem).map_err(failed)?;
         self.ask(
             reactor,

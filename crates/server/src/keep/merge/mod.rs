@@ -10,8 +10,8 @@
 use anyhow::{Context, bail, ensure};
 use api::config::{Range, Size};
 use subsystem::{
-    Allocated, ControllerId, ControllerRecord, ControllerSet, KeptAnswer, MAX_CONTROLLERS,
-    NamespaceRecord, Pool, Record, SanitizeRecord,
+    Allocated, ControllerId, ControllerRecord, ControllerSet, DEFAULT_ANA_GROUP, KeptAnswer,
+    MAX_CONTROLLERS, NamespaceRecord, Pool, Record, SanitizeRecord,
 };
 
 use super::sidecar::{Basis, MediumBasis, NamespaceBasis, Sidecar};
@@ -42,6 +42,8 @@ pub(crate) struct WantedNamespace {
     pub(crate) is_partition: bool,
     /// The controllers that list it.
     pub(crate) controllers: Vec<String>,
+    /// Its ANA group, which no record has.
+    pub(crate) ana_group: u32,
 }
 
 impl WantedNamespace {
@@ -263,7 +265,13 @@ impl Merging<'_> {
             "its identifier {nsid} is invalid or already used"
         );
         let medium = self.medium(&record.medium)?;
-        self.merged.namespaces.push(record.restore(&medium.pool)?);
+        let mut all = self.wanted.namespaces.iter().chain(&self.wanted.spare);
+        let wanted = all.find(|n| record.name.as_deref() == Some(n.name()));
+        let ana_group = wanted.map_or(DEFAULT_ANA_GROUP, |wanted| wanted.ana_group);
+        self.merged.namespaces.push(Allocated {
+            ana_group,
+            ..record.restore(&medium.pool)?
+        });
         Ok(())
     }
 

@@ -56,6 +56,7 @@ fn namespace(name: &str, start: u64, end: u64, controllers: &[&str]) -> WantedNa
             end: Size(end * MIB),
         }),
         controllers: names(controllers),
+        ana_group: 3,
     }
 }
 
@@ -173,6 +174,9 @@ fn what_a_host_changed_wins() {
         record.created = 3;
     });
     let merged = merge(&wanted(), &media(), Some(&kept)).unwrap();
+    // No record has ANA groups: the configuration says them, and hosts cannot.
+    let groups = merged.namespaces.iter().map(|n| n.ana_group);
+    assert!(groups.eq([3, 3, 1]));
     let expected = [
         (1, Some("root"), 0, 4, 512, vec![2]),
         (2, Some("home"), 4, 6, 4096, vec![1, 2]),
