@@ -1,5 +1,6 @@
 //! The mutations, by where they are in the life of a command.
 
+mod access;
 mod api;
 mod book;
 mod commands;
@@ -47,6 +48,7 @@ mod zones;
 use super::Mutation;
 
 const ALL: &[&[Mutation]] = &[
+    access::MUTATIONS,
     api::MUTATIONS,
     book::MUTATIONS,
     queues::MUTATIONS,

@@ -2,6 +2,7 @@
 
 mod crowds;
 mod operators;
+mod paths;
 mod raw;
 mod shared;
 mod survive;
