@@ -57,6 +57,48 @@ as_a_host
 step quiet no_complaints
 ";
 
+/// Two entrances of one subsystem.
+const TWO: &str = r#"
+[[media]]
+name = "memory"
+kind = "ram"
+size = "64MiB"
+
+[[namespace]]
+name = "data"
+media = "memory"
+ana_group = 2
+
+[[controller]]
+name = "a"
+subsystem = "ours"
+namespaces = ["data"]
+listen = "nvme-tcp:127.0.0.1:PORT_A"
+subnqn = "nqn.2026-11.org.example:ours"
+
+[[controller]]
+name = "b"
+subsystem = "ours"
+namespaces = ["data"]
+listen = "nvme-tcp:127.0.0.1:PORT_B"
+subnqn = "nqn.2026-11.org.example:ours"
+"#;
+
+/// The guest's part of the test with two paths.
+const PATHS: &str = "
+step path-a add_path $PORT_A
+step path-b add_path $PORT_B
+step head one_head
+step listed both_listed
+tell id-ctrl sh -c \"nvme id-ctrl /dev/$(path $PORT_A) -o json\"
+tell ana-log sh -c \"nvme ana-log /dev/$(path $PORT_A) -o json\"
+in_background load load
+switches
+step stops stops
+step listed both_listed
+step quiet quiet_paths
+";
+
 /// A guest with a network and no drive.
 fn options(kernel: Kernel, job: &str) -> Options {
     let network = [
@@ -129,6 +171,57 @@ fn uses_our_target(kernel: Kernel) {
     served.stop();
 }
 
+/// A host whose load goes on over two paths, whichever of them the operator closes.
+fn changes_paths(kernel: Kernel) {
+    let [a, b] = [free_port(), free_port()].map(|port| port.to_string());
+    let toml = TWO.replace("PORT_A", &a).replace("PORT_B", &b);
+    let served = Served::start(&toml);
+    let ports = format!(
+        "ADDRESS=10.0.2.2 PORT_A={a} PORT_B={b} NQN=nqn.2026-11.org.example:ours\n{}",
+        include_str!("jobs/paths.sh")
+    );
+    let mut guest = boot(kernel, &format!("{ports}{PATHS}"));
+    let set = |controller: &str, state: &str| {
+        served.steer(&["set", "controller", controller, &format!("ana.2={state}")]);
+    };
+    for _ in 0..3 {
+        for (controller, port, state) in [
+            ("a", &a, "inaccessible"),
+            ("a", &a, "non-optimized"),
+            ("b", &b, "inaccessible"),
+            ("a", &a, "optimized"),
+            ("b", &b, "optimized"),
+            ("a", &a, "persistent-loss"),
+            ("a", &a, "optimized"),
+        ] {
+            wait(&mut guest, "next");
+            set(controller, state);
+            tell(&mut guest, &format!("{port} {state}"));
+        }
+    }
+    wait(&mut guest, "next");
+    served.steer(&["delete", "controller", "b", "--detach-hosts"]);
+    tell(&mut guest, &format!("gone {b}"));
+    wait(&mut guest, "next");
+    let listen = format!("nvme-tcp:127.0.0.1:{b}");
+    let again = ["create", "controller", "b", "--subsystem", "ours"];
+    let more = ["--namespaces", "data", "--listen", &listen];
+    served.steer(&[&again[..], &more].concat());
+    tell(&mut guest, &format!("back {b}"));
+    wait(&mut guest, "next");
+    tell(&mut guest, "end");
+    let report = finish(guest);
+    let controller = json(&report, "id-ctrl");
+    assert_eq!(controller["anacap"], 0x1f, "{controller}");
+    assert_eq!(controller["nanagrpid"], 128, "{controller}");
+    served.stop();
+}
+
+#[test]
+fn a_host_changes_paths_as_the_operator_sets_them() {
+    changes_paths(Kernel::Stable);
+}
+
 #[test]
 fn a_host_uses_our_target() {
     uses_our_target(Kernel::Stable);
@@ -140,6 +233,11 @@ mod slow {
     #[test]
     fn a_host_with_a_newer_kernel_uses_our_target() {
         super::uses_our_target(Kernel::Backports);
+    }
+
+    #[test]
+    fn a_host_with_a_newer_kernel_changes_paths() {
+        super::changes_paths(Kernel::Backports);
     }
 
     #[test]
