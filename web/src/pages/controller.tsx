@@ -92,11 +92,13 @@ function Facts({ controller }: { controller: Controller }) {
   const media = new Set(
     controller.namespaces.map((name) => stats?.namespaces.find((one) => one.name === name)?.media).filter((one) => one !== undefined),
   );
+  const groups = Object.entries(controller.ana ?? {}).map(([group, state]) => `${group} ${String(state)}`);
   return (
     <p class="facts">
       {hostOf(controller) ?? "No host"} {(controller.hosts?.length ?? 1) > 1 ? "are" : "is"} attached at <code>{controller.listen}</code>; subsystem {controller.subsystem ?? controller.name}, namespaces{" "}
       {controller.namespaces.join(", ") || "none"}
-      {controller.tenant === undefined ? "" : `, tenant ${controller.tenant}`}; media{" "}
+      {controller.tenant === undefined ? "" : `, tenant ${controller.tenant}`}
+      {groups.length === 0 ? "" : `, ANA groups ${groups.join(", ")}`}; media{" "}
       {[...media].map((one, index) => (
         <span key={one}>
           {index > 0 && ", "}
