@@ -20,6 +20,7 @@ mod reach;
 mod report;
 mod sample;
 mod survive;
+mod tcp;
 mod vhost;
 
 use std::fs;
@@ -37,10 +38,11 @@ use self::control::ControlArgs;
 use self::database::DatabaseArgs;
 use self::mediated::MediatedArgs;
 use self::mount::MountArgs;
-use self::ours::{Ours, Setup, output};
+use self::ours::{Ours, Setup, output, placement};
 use self::reach::ReachArgs;
 use self::sample::{Results, Sample, Subject};
 use self::survive::SurviveArgs;
+use self::tcp::TcpArgs;
 
 /// Of each medium: much more than the caches hold, little enough to be written whole before it is
 /// measured.
@@ -111,6 +113,8 @@ enum Other {
     Mediated(MediatedArgs),
     /// Measure what `serve --survive` costs while nothing dies
     Survive(SurviveArgs),
+    /// Measure NVMe/TCP beside two threads that exchange the same bytes without NVMe
+    Tcp(TcpArgs),
 }
 
 /// Who runs where.
@@ -163,6 +167,7 @@ fn run(workspace: &Workspace, interrupt: &Interrupt, args: &BenchArgs) -> Result
         Some(Other::Mount(args)) => return mount::run(workspace, interrupt, args),
         Some(Other::Mediated(args)) => return mediated::run(workspace, interrupt, args),
         Some(Other::Survive(args)) => return survive::run(workspace, interrupt, args),
+        Some(Other::Tcp(args)) => return tcp::run(workspace, interrupt, args),
         None => {}
     }
     fs::create_dir_all(workspace.logs())?;
@@ -328,9 +333,9 @@ impl Bench<'_> {
 
     /// A measurement with a look at the placement before and after.
     fn placed(&self, measure: impl FnOnce(&Self) -> Result<Sample>) -> Result<Sample> {
-        let before = self.placement()?;
+        let before = placement(self.workspace, self.args.cpus)?;
         let sample = measure(self)?;
-        let after = self.placement()?;
+        let after = placement(self.workspace, self.args.cpus)?;
         let placement = if before == after {
             before
         } else {
@@ -340,16 +345,6 @@ impl Bench<'_> {
             placement,
             ..sample
         })
-    }
-
-    fn placement(&self) -> Result<String> {
-        let (server, host) = self.args.cpus.pair();
-        let mut command = self.workspace.command(&self.workspace.program())?;
-        command.args(["bench", "floor", "--brief", "--json"]);
-        let cpus = format!("{host},{server}");
-        let looked = output(command.args(["--cpus", &cpus]))?;
-        let placement = looked["placement"].as_str();
-        Ok(placement.context("the floor has no placement")?.to_owned())
     }
 
     fn guest(&mut self) {

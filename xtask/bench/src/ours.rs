@@ -11,6 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use xtask_shared::workspace::Workspace;
 
+use super::Cpus;
 use super::process::cpu_time;
 use super::sample::Sample;
 
@@ -38,6 +39,8 @@ pub(crate) struct Setup {
     pub(crate) survives: bool,
     /// `preallocate` of a medium in memory.
     pub(crate) preallocate: bool,
+    /// The port of the only controller, which hosts reach over NVMe/TCP instead of a socket.
+    pub(crate) tcp: Option<u16>,
 }
 
 impl Setup {
@@ -54,6 +57,7 @@ impl Setup {
             queues: 64,
             survives: false,
             preallocate: false,
+            tcp: None,
         }
     }
 
@@ -75,17 +79,30 @@ impl Setup {
             if self.preallocate {
                 own += "preallocate = true\n";
             }
-            let listen = address(sockets, number);
+            let front = match self.tcp {
+                // Each of its commands of more than a capsule's data has memory for the largest one.
+                Some(port) => format!(
+                    "listen = \"nvme-tcp:127.0.0.1:{port}\"\nsubnqn = {NQN:?}\n\
+                     max_transfer = \"1MiB\""
+                ),
+                None => format!(
+                    "listen = {:?}\ndoorbells = {doorbells:?}\nmax_transfer = \"4MiB\"",
+                    address(sockets, number)
+                ),
+            };
             text += &format!(
                 "[[media]]\nname = \"m{number}\"\nkind = {kind:?}\nsize = {size:?}\n{own}\
                  [[namespace]]\nname = \"n{number}\"\nmedia = \"m{number}\"\nlba_size = {lba_size}\n\
-                 [[controller]]\nname = \"c{number}\"\nnamespaces = [\"n{number}\"]\nlisten = {listen:?}\n\
-                 doorbells = {doorbells:?}\nqueues = {queues}\nmax_transfer = \"4MiB\"\n"
+                 [[controller]]\nname = \"c{number}\"\nnamespaces = [\"n{number}\"]\n{front}\n\
+                 queues = {queues}\n"
             );
         }
         text
     }
 }
+
+/// The subsystem of a controller that hosts reach over NVMe/TCP.
+const NQN: &str = "nqn.2026-11.example:bench";
 
 fn address(sockets: &Path, number: usize) -> String {
     format!(
@@ -105,6 +122,7 @@ pub(crate) struct Ours<'a> {
     /// Of a server that survives.
     worker: Option<u32>,
     dir: TempDir,
+    tcp: Option<u16>,
     host_cpu: u32,
     server_cpu: u32,
 }
@@ -139,6 +157,7 @@ impl<'a> Ours<'a> {
             server,
             worker,
             dir,
+            tcp: setup.tcp,
             host_cpu,
             server_cpu,
         })
@@ -151,7 +170,10 @@ impl<'a> Ours<'a> {
 
     /// Where controller `number` listens.
     pub(crate) fn target(&self, number: usize) -> String {
-        address(self.dir.path(), number)
+        match self.tcp {
+            Some(port) => format!("nvme-tcp:127.0.0.1:{port}/{NQN}"),
+            None => address(self.dir.path(), number),
+        }
     }
 
     /// Where it is steered.
@@ -241,6 +263,17 @@ pub(crate) fn output(command: &mut std::process::Command) -> Result<Value> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "nvmirage failed: {}", said.trim());
     serde_json::from_slice(&output.stdout).context("nvmirage printed something else than JSON")
+}
+
+/// How far the two processors are from each other now.
+pub(crate) fn placement(workspace: &Workspace, cpus: Cpus) -> Result<String> {
+    let (server, host) = cpus.pair();
+    let mut command = workspace.command(&workspace.program())?;
+    command.args(["bench", "floor", "--brief", "--json"]);
+    let cpus = format!("{host},{server}");
+    let looked = output(command.args(["--cpus", &cpus]))?;
+    let placement = looked["placement"].as_str();
+    Ok(placement.context("the floor has no placement")?.to_owned())
 }
 
 /// A job of `nvmirage bench --json`.

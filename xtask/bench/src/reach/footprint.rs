@@ -40,7 +40,7 @@ pub(super) fn footprint(reach: &Reach<'_>) -> Result<Vec<Row>> {
     )])
 }
 
-pub(super) fn smaps(pid: u32) -> Result<String> {
+pub(crate) fn smaps(pid: u32) -> Result<String> {
     fs::read_to_string(format!("/proc/{pid}/smaps")).context("the server has ended")
 }
 
@@ -59,7 +59,7 @@ pub(super) fn huge_kib(smaps: &str) -> u64 {
 }
 
 /// Resident kilobytes of all mappings but those of hosts' memory (proc_pid_smaps(5)).
-fn resident_kib(smaps: &str) -> u64 {
+pub(crate) fn resident_kib(smaps: &str) -> u64 {
     let mut sum = 0;
     let mut hosts = false;
     for line in smaps.lines() {

@@ -7,7 +7,7 @@
 mod blocks;
 mod clients;
 mod doorbells;
-mod footprint;
+pub(crate) mod footprint;
 mod media;
 mod neighbours;
 mod peers;
