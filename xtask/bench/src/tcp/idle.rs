@@ -61,7 +61,7 @@ fn connect(tcp: &Tcp<'_>, ours: &Ours<'_>) -> Result<Running> {
     let depth = (DEPTH - 1).to_string();
     let mut command = tcp.workspace.command(&tcp.workspace.program())?;
     command
-        .args(["bench", "--target", &ours.target(0), "--qd", &depth])
+        .args(["bench", "--target", &ours.target(0), "--qd", "1"])
         .args(["--pause", "60min", "--time", "60min"])
         .args(["--idle-queues", &idle, "--idle-qd", &depth])
         .args(["--idle-at", &others])
