@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use crate::guest::host::HostMemory;
 
 /// Most parts of one [`send`].
-pub const MAX_PARTS: usize = 64;
+pub const MAX_PARTS: usize = 192;
 
 /// Bytes to send.
 #[derive(Clone, Copy, Debug)]
@@ -118,6 +118,43 @@ pub fn receive(socket: impl AsFd, memory: &HostMemory, at: usize, len: usize) ->
     let received = unsafe {
         let flags = libc::MSG_DONTWAIT;
         libc::recv(socket.as_fd().as_raw_fd(), to.cast(), len, flags)
+    };
+    usize::try_from(received).map_err(|_| io::Error::last_os_error())
+}
+
+/// As [`receive`], with what comes behind those bytes in `rest`: in one call, up to `len` bytes and
+/// then up to those of `rest`.
+///
+/// # Errors
+/// As [`receive`].
+///
+/// # Panics
+/// As [`receive`].
+pub fn receive_with(
+    socket: impl AsFd,
+    memory: &HostMemory,
+    at: usize,
+    len: usize,
+    rest: &mut [u8],
+) -> io::Result<usize> {
+    assert!(len > 0, "0 bytes look like the end of the stream");
+    let part = |base: *mut u8, len| libc::iovec {
+        iov_base: base.cast(),
+        iov_len: len,
+    };
+    let mut parts = [
+        part(memory.at(at, len), len),
+        part(rest.as_mut_ptr(), rest.len()),
+    ];
+    // SAFETY: all fields of the structure may be zero: no name, no control data, no parts.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = parts.len();
+    // SAFETY: the first part is mapped and writable for as long as `memory` lives, and a controller
+    // may access it meanwhile: any mixture is a valid result. The second one is borrowed alone.
+    let received = unsafe {
+        let flags = libc::MSG_DONTWAIT;
+        libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags)
     };
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }

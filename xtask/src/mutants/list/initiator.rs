@@ -41,6 +41,22 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: bus("bus::nvme_tcp::wire::tests::a_command_that_ends_early_sends_no_more_data"),
     },
     Mutation {
+        name: "initiator-behind",
+        guard: "bytes that come behind data received to their place are not lost",
+        file: "crates/driver/src/bus/nvme_tcp/connection.rs",
+        from: "self.received = count.saturating_sub(place.1);",
+        to: "self.received = 0;",
+        test: bus("bus::nvme_tcp::connection::tests::long_data_and_what_comes_behind_them_arrive"),
+    },
+    Mutation {
+        name: "initiator-place",
+        guard: "data that are received to their place are behind those before",
+        file: "crates/driver/src/bus/nvme_tcp/wire.rs",
+        from: "            incoming.address = incoming.address.wrapping_add(len.into());\n",
+        to: "",
+        test: bus("bus::nvme_tcp::wire::tests::data_that_are_received_to_their_place_count"),
+    },
+    Mutation {
         name: "initiator-shared",
         guard: "data lie wholly in memory that the driver shares",
         file: "crates/driver/src/bus/nvme_tcp/shared.rs",

@@ -171,7 +171,8 @@ impl Commands {
     /// The place of the command with an identifier.
     #[inline]
     pub(super) fn find(&self, cid: u16) -> Option<usize> {
-        let is = |slot: &Option<Command>| slot.is_some_and(|command| command.sqe.cid == cid);
+        let is =
+            |slot: &Option<Command>| slot.as_ref().is_some_and(|command| command.sqe.cid == cid);
         let first = self.first(cid);
         if is(&self.slots[first]) {
             return Some(first);

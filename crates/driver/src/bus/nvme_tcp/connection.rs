@@ -15,7 +15,11 @@ use super::wire::{Breach, OUTPUT, Wire};
 use crate::DriverError;
 
 /// Bytes that are received at once.
-const INPUT: usize = 128 << 10;
+const INPUT: usize = 256 << 10;
+/// So many bytes of data go straight to their place.
+const DIRECT: u32 = 16 << 10;
+/// Bytes that are received at once behind those: the next header, and not much of its data.
+const BEHIND: usize = 4096;
 
 /// Why the bus has ended its connections.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +116,11 @@ impl Connection {
         self.wire.add(sqe, data)
     }
 
+    /// Whether a command is in flight.
+    pub(super) fn is_busy(&self) -> bool {
+        self.wire.is_busy()
+    }
+
     /// Whether bytes wait that the socket has not taken, or that were not looked at.
     pub(super) fn is_unfinished(&self) -> bool {
         self.sent < self.staged || self.wire.has_output() || self.taken < self.received
@@ -164,18 +173,36 @@ impl Connection {
             if std::mem::take(&mut self.is_drained) {
                 return Ok(None);
             }
-            (self.taken, self.received) = (0, 0);
-            match self.stream.read(&mut self.input) {
+            match self.receive(shared) {
                 Ok(0) => return Err(End::Closed),
-                Ok(count) => {
-                    self.received = count;
-                    self.is_drained = count < self.input.len();
-                }
+                Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Receives what the socket has, when all bytes before are taken: the number of bytes.
+    fn receive(&mut self, shared: &Shared) -> std::io::Result<usize> {
+        (self.taken, self.received) = (0, 0);
+        let rest = self.wire.rest().filter(|(_, left)| *left >= DIRECT);
+        if let Some((address, left)) = rest {
+            let place = (address, usize::try_from(left).unwrap_or(usize::MAX));
+            let behind = &mut self.input[..BEHIND];
+            if let Some(received) = shared.receive(&self.stream, place, behind) {
+                let count = received?;
+                let direct = left.min(u32::try_from(count).unwrap_or(left));
+                self.wire.received(direct);
+                self.received = count.saturating_sub(place.1);
+                self.is_drained = count < place.1.saturating_add(BEHIND);
+                return Ok(count);
+            }
+        }
+        let count = self.stream.read(&mut self.input)?;
+        self.received = count;
+        self.is_drained = count < self.input.len();
+        Ok(count)
     }
 
     /// Waits until the socket has bytes, or takes some where there are some to send, or until the
@@ -221,7 +248,84 @@ pub(super) fn await_socket(
 mod tests {
     use std::net::TcpListener;
 
+    use memory::{HostMemory, Iova};
+    use nvme_spec::sgl::{SglDescriptor, SglDescriptorType};
+    use nvme_spec::sqe::Psdt;
+    use nvme_spec::tcp::IcResp;
+    use zerocopy::FromBytes;
+
+    use super::super::commands::data_of;
+    use super::super::wire::{OFFER, decoder};
     use super::*;
+
+    const BASE: u64 = 1 << 32;
+    const LEN: u32 = 256 << 10;
+
+    /// A connection of a driver with memory for two reads, and its other end.
+    fn connection() -> (Connection, TcpStream, HostMemory, Shared) {
+        let mut response = [0; 128];
+        (response[0], response[2], response[4]) = (1, 128, 128);
+        response[12..16].copy_from_slice(&0x40_0000u32.to_le_bytes());
+        let response = IcResp::read_from_bytes(&response).unwrap();
+        let agreement = OFFER.agreed(&response).unwrap();
+        let mut decoder = decoder();
+        decoder.agree(agreement);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let (target, _) = listener.accept().unwrap();
+        let memory = HostMemory::new(2 * LEN as usize).unwrap();
+        let mut shared = Shared::default();
+        shared.add(Iova(BASE), memory.clone());
+        let wire = Wire::new(decoder, agreement, 4, 8192);
+        (Connection::new(socket, wire), target, memory, shared)
+    }
+
+    #[test]
+    fn long_data_and_what_comes_behind_them_arrive() {
+        let (mut connection, mut target, memory, shared) = connection();
+        let mut bytes = Vec::new();
+        let data = |cid: u32| (0..LEN).map(move |at| (at * 31 + at / 4096 + cid) as u8);
+        for cid in 0..2u16 {
+            let mut sqe = Sqe {
+                opcode: 0x02,
+                cid,
+                ..Sqe::default()
+            };
+            sqe.flags.set_psdt(Psdt::SGL_METADATA_BUFFER);
+            let address = BASE + u64::from(cid) * u64::from(LEN);
+            let block = SglDescriptorType::DATA_BLOCK;
+            sqe.set_sgl1(SglDescriptor::new(block, address, LEN));
+            let named = data_of(&sqe).unwrap();
+            connection.add(sqe, named).unwrap();
+            // C2HData with SUCCESS.
+            bytes.extend_from_slice(&[7, 12, 24, 24]);
+            for word in [24 + LEN, cid.into(), 0, LEN, 0] {
+                bytes.extend_from_slice(&word.to_le_bytes());
+            }
+            bytes.extend(data(cid.into()));
+        }
+        connection.flush(&shared).unwrap();
+        let sends = std::thread::spawn(move || {
+            target.write_all(&bytes).unwrap();
+            target
+        });
+        let deadline = Instant::now() + Duration::from_secs(10);
+        for cid in 0..2u16 {
+            let cqe = loop {
+                if let Some(cqe) = connection.next(&shared).unwrap() {
+                    break cqe;
+                }
+                assert!(Instant::now() < deadline, "command {cid} does not end");
+            };
+            assert_eq!(cqe.cid, cid);
+            let mut read = vec![0; LEN as usize];
+            memory.read(usize::from(cid) * LEN as usize, &mut read);
+            assert!(read.into_iter().eq(data(cid.into())), "command {cid}");
+        }
+        assert!(!connection.is_busy());
+        drop(sends.join().unwrap());
+    }
 
     #[test]
     fn a_socket_with_bytes_is_not_waited_for_after_the_deadline() {

@@ -61,6 +61,8 @@ pub mod parts {
 const QUEUES: u16 = 257;
 /// Connections that one look finds ready at most.
 const READY: usize = 32;
+/// While one I/O queue is busy, one look of so many is at all connections.
+const LOOKS_AT_ALL: u32 = 64;
 /// How long a wait for an interrupt lasts while bytes are staged for a socket that takes none.
 const BLOCKED: Duration = Duration::from_millis(1);
 
@@ -83,6 +85,11 @@ pub struct NvmeTcp {
     cntlid: AtomicU16,
     /// Queues with bytes that were neither taken nor sent.
     unfinished: AtomicUsize,
+    /// I/O queues with commands in flight, and the one that had some last.
+    busy: AtomicUsize,
+    recent: AtomicU16,
+    /// Counts looks.
+    looks: AtomicU32,
     /// Why all connections have ended.
     end: Mutex<Option<End>>,
     has_ended: AtomicBool,
@@ -125,6 +132,9 @@ impl NvmeTcp {
             in_capsule: AtomicU32::new(0),
             cntlid: AtomicU16::new(0),
             unfinished: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
+            recent: AtomicU16::new(0),
+            looks: AtomicU32::new(0),
             end: Mutex::new(None),
             has_ended: AtomicBool::new(false),
         };
@@ -160,6 +170,22 @@ impl NvmeTcp {
 
     /// Serves the queues whose sockets have bytes, and those that were not finished.
     fn look(&self) {
+        if self.busy.load(Ordering::Relaxed) == 1 {
+            // Only this one is waited for: its socket itself is asked. Looks that two threads count
+            // as one are no matter.
+            let looks = self.looks.load(Ordering::Relaxed).wrapping_add(1);
+            self.looks.store(looks, Ordering::Relaxed);
+            let ended = self.has_ended.load(Ordering::Relaxed);
+            if !ended && !looks.is_multiple_of(LOOKS_AT_ALL) {
+                let shared = self.read_shared();
+                self.serve_if_free(self.recent.load(Ordering::Relaxed), &shared);
+                return;
+            }
+        }
+        self.look_at_all();
+    }
+
+    fn look_at_all(&self) {
         if self.has_ended.load(Ordering::Relaxed) {
             return;
         }
@@ -237,7 +263,8 @@ impl NvmeTcp {
         if !sq.set_tail(tail) {
             return Err(outside(qid, tail));
         }
-        self.serve(queue, shared)
+        // Completions are taken by looks.
+        self.submit(queue, shared)
     }
 }
 
@@ -394,7 +421,7 @@ impl Bus for NvmeTcp {
     fn wait(&self, eventfd: &EventFd, timeout: Duration) -> Result<bool, DriverError> {
         let deadline = Instant::now() + timeout;
         loop {
-            self.look();
+            self.look_at_all();
             if eventfd.drain() {
                 return Ok(true);
             }
@@ -425,7 +452,7 @@ impl Bus for NvmeTcp {
     }
 
     fn check_alive(&self) -> Result<(), DriverError> {
-        self.look();
+        self.look_at_all();
         self.check()
     }
 

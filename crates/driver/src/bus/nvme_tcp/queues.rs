@@ -1,7 +1,7 @@
 //! Rings and connections together: entries become commands, completions become entries.
 
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memory::EventFd;
 use nvme_spec::command::{
@@ -34,6 +34,8 @@ pub(super) struct Queue {
     pub(super) answer: Option<Cqe>,
     /// Counted in [`NvmeTcp::unfinished`].
     is_unfinished: bool,
+    /// Counted in [`NvmeTcp::busy`].
+    is_busy: bool,
 }
 
 impl NvmeTcp {
@@ -57,40 +59,62 @@ impl NvmeTcp {
             sq,
             answer: None,
             is_unfinished: false,
+            is_busy: false,
         })
     }
 
     /// Drops a queue's connection.
     pub(super) fn close(&self, qid: u16) {
-        let queue = lock(&self.queues[usize::from(qid)]).take();
-        if queue.is_some_and(|queue| queue.is_unfinished) {
+        let Some(queue) = lock(&self.queues[usize::from(qid)]).take() else {
+            return;
+        };
+        if queue.is_unfinished {
             self.unfinished.fetch_sub(1, Ordering::Relaxed);
+        }
+        if queue.is_busy {
+            self.busy.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// Takes completions, fetches entries, and sends.
     ///
     /// # Errors
+    /// As [`Self::submit`].
+    pub(super) fn serve(&self, queue: &mut Queue, shared: &Shared) -> Result<(), DriverError> {
+        match self.take_completions(queue, shared) {
+            Ok(()) => self.submit(queue, shared),
+            Err(end) => {
+                self.note(queue);
+                Err(end.into())
+            }
+        }
+    }
+
+    /// Fetches entries, and sends.
+    ///
+    /// # Errors
     /// A command could not be sent, and was completed with Invalid Field in Command; or the
     /// connections have ended.
-    pub(super) fn serve(&self, queue: &mut Queue, shared: &Shared) -> Result<(), DriverError> {
-        let served = self
-            .take_completions(queue, shared)
-            .map_err(DriverError::from)
-            .and_then(|()| {
-                let fetched = self.fetch(queue, shared);
-                let sent = queue.connection.flush(shared);
-                sent.map_err(|end| self.ended(end))?;
-                fetched
-            });
+    pub(super) fn submit(&self, queue: &mut Queue, shared: &Shared) -> Result<(), DriverError> {
+        let fetched = self.fetch(queue, shared);
+        let sent = queue.connection.flush(shared);
+        self.note(queue);
+        sent.map_err(|end| self.ended(end))?;
+        fetched
+    }
+
+    /// Counts the queue with those that are unfinished and those that are busy.
+    fn note(&self, queue: &mut Queue) {
         let is_unfinished = queue.connection.is_unfinished();
-        match (queue.is_unfinished, is_unfinished) {
-            (false, true) => self.unfinished.fetch_add(1, Ordering::Relaxed),
-            (true, false) => self.unfinished.fetch_sub(1, Ordering::Relaxed),
-            _ => 0,
-        };
-        queue.is_unfinished = is_unfinished;
-        served
+        let was_unfinished = std::mem::replace(&mut queue.is_unfinished, is_unfinished);
+        count(&self.unfinished, was_unfinished, is_unfinished);
+        // The target answers some commands of the Admin Queue after any time.
+        let is_busy = queue.qid > 0 && queue.connection.is_busy();
+        let was_busy = std::mem::replace(&mut queue.is_busy, is_busy);
+        count(&self.busy, was_busy, is_busy);
+        if is_busy {
+            self.recent.store(queue.qid, Ordering::Relaxed);
+        }
     }
 
     fn ended(&self, end: End) -> DriverError {
@@ -311,6 +335,15 @@ impl NvmeTcp {
     ) -> Option<std::sync::MutexGuard<'a, Option<T>>> {
         (qid > 0).then(|| places.get(usize::from(qid)))?.map(lock)
     }
+}
+
+/// Counts one that was in a state, and is in it or not.
+fn count(all: &AtomicUsize, was: bool, is: bool) {
+    match (was, is) {
+        (false, true) => all.fetch_add(1, Ordering::Relaxed),
+        (true, false) => all.fetch_sub(1, Ordering::Relaxed),
+        _ => 0,
+    };
 }
 
 /// Hands a command to the connection; its status where the driver itself is at fault.

@@ -1,5 +1,9 @@
 //! Memory that the driver shares with its drive: rings, lists and data, by their addresses.
 
+use std::io;
+use std::net::TcpStream;
+
+use memory::guest::socket;
 use memory::{HostMemory, Iova};
 
 /// Pieces of memory, each from an address on.
@@ -49,6 +53,18 @@ impl Shared {
         if let Some((memory, at)) = self.find(address, bytes.len()) {
             memory.write(at, bytes);
         }
+    }
+
+    /// Receives up to `len` bytes to an address, and what comes behind them to `rest`: their
+    /// number, all together. `None` where there is no such memory.
+    pub(super) fn receive(
+        &self,
+        socket: &TcpStream,
+        (address, len): (u64, usize),
+        rest: &mut [u8],
+    ) -> Option<io::Result<usize>> {
+        let (memory, at) = self.find(address, len)?;
+        Some(socket::receive_with(socket, memory, at, len, rest))
     }
 
     /// Posts an entry of a completion queue, at a multiple of 16 bytes.

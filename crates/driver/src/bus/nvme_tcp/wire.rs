@@ -135,6 +135,11 @@ impl Wire {
         self.free() > 0 && data.is_ok_and(|data| self.add(sqe, data).is_ok())
     }
 
+    /// Whether a command is in flight.
+    pub(super) fn is_busy(&self) -> bool {
+        self.commands.free() < self.commands.len()
+    }
+
     /// Whether there is something to stage.
     pub(super) fn has_output(&self) -> bool {
         !self.out.is_empty()
@@ -234,6 +239,21 @@ impl Wire {
             }
         }
         Ok(None)
+    }
+
+    /// Where the data go that come next, and how many are to come.
+    pub(super) fn rest(&self) -> Option<(u64, u32)> {
+        let left = self.decoder.data_left();
+        let incoming = self.incoming.filter(|_| left > 0)?;
+        Some((incoming.address, left))
+    }
+
+    /// Takes the next `len` bytes of data, which are in their place.
+    pub(super) fn received(&mut self, len: u32) {
+        self.decoder.received_unseen(len);
+        if let Some(incoming) = &mut self.incoming {
+            incoming.address = incoming.address.wrapping_add(len.into());
+        }
     }
 
     /// The termination request for a fault.
@@ -422,6 +442,32 @@ mod tests {
             cid: 2,
         };
         assert_eq!(rig.take(&response(2, 0)), Err(again));
+    }
+
+    #[test]
+    fn data_that_are_received_to_their_place_count() {
+        let mut rig = rig(0x40_0000);
+        rig.submit(0x02, 1, 8192);
+        rig.staged();
+        let bytes = data(1, 0, &[7; 8192], 12);
+        assert_eq!(rig.wire.rest(), None);
+        assert_eq!(rig.take(&bytes[..24 + 100]), Ok(None));
+        let place = BASE.0 + PIECE as u64;
+        assert_eq!(rig.wire.rest(), Some((place + 100, 8092)));
+        rig.wire.received(8000);
+        assert_eq!(rig.wire.rest(), Some((place + 8100, 92)));
+        let cqe = rig.take(&bytes[24 + 8100..]).unwrap().unwrap();
+        assert_eq!((cqe.cid, rig.wire.rest()), (1, None));
+        let mut read = [0; 8192];
+        rig.memory.read(PIECE, &mut read);
+        // Those in the middle are not here: the caller has them.
+        assert!(
+            read[..100]
+                .iter()
+                .chain(&read[8100..])
+                .all(|byte| *byte == 7)
+        );
+        assert!(read[100..8100].iter().all(|byte| *byte == 0));
     }
 
     #[test]
