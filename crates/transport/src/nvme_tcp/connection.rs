@@ -12,7 +12,7 @@ use arrayvec::ArrayVec;
 use memory::HostMemory;
 use memory::guest::socket::{self, MAX_PARTS, Part};
 use nvme_spec::tcp::FatalErrorStatus;
-use nvme_tcp::{DataDigest, Decoder, Encoder, Fault, Head, Side};
+use nvme_tcp::{DataDigest, Decoder, Encoder, Fault, Head, Piece, Side};
 use port::time::Time;
 use rustix::io::Errno;
 
@@ -125,12 +125,111 @@ impl Pdu {
             frees,
         }
     }
+}
 
+/// A PDU in [`Output`]: its head is among the other ones' there.
+#[derive(Debug)]
+struct Queued {
+    head: usize,
+    data: Option<(usize, u32)>,
+    digest: Option<[u8; 4]>,
+    frees: Option<u16>,
+}
+
+impl Queued {
     fn len(&self) -> usize {
         let data = self.data.map_or(0, |(_, len)| len as usize);
-        self.head.len() + data + self.digest.map_or(0, |digest| digest.len())
+        self.head + data + self.digest.map_or(0, |digest| digest.len())
     }
 }
+
+/// The PDUs that wait to be sent. Their heads lie side by side, so that those of PDUs without data
+/// are sent together with the next one.
+#[derive(Debug, Default)]
+struct Output {
+    pdus: VecDeque<Queued>,
+    heads: Vec<u8>,
+    /// Where the head of the first PDU lies in `heads`.
+    from: usize,
+    /// Bytes of the first PDU that have gone.
+    gone: usize,
+}
+
+impl Output {
+    /// Room for so many, with heads of so many bytes.
+    fn reserve(&mut self, pdus: usize, head: usize) {
+        self.pdus.reserve(pdus);
+        self.heads.reserve(pdus * head);
+    }
+
+    fn push(&mut self, pdu: &Pdu) {
+        if self.from > 0 && self.heads.len() + pdu.head.len() > self.heads.capacity() {
+            self.heads.drain(..self.from);
+            self.from = 0;
+        }
+        self.heads.extend_from_slice(&pdu.head);
+        self.pdus.push_back(Queued {
+            head: pdu.head.len(),
+            data: pdu.data,
+            digest: pdu.digest,
+            frees: pdu.frees,
+        });
+    }
+
+    fn pop(&mut self) {
+        self.gone = 0;
+        self.from += self.pdus.pop_front().map_or(0, |pdu| pdu.head);
+        if self.pdus.is_empty() {
+            self.heads.clear();
+            self.from = 0;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.pdus.clear();
+        self.heads.clear();
+        (self.from, self.gone) = (0, 0);
+    }
+
+    /// The next bytes, in as many parts as one call takes, and their number.
+    fn parts<'a>(&'a self, memory: Option<&'a HostMemory>) -> (Parts<'a>, usize) {
+        let mut parts = Parts::new();
+        let (mut skip, mut bytes) = (self.gone, 0);
+        let mut add = |part: Part<'a>| {
+            let gone = skip.min(part.len());
+            skip -= gone;
+            bytes += part.len() - gone;
+            if gone < part.len() {
+                parts.push(part.behind(gone));
+            }
+            parts.remaining_capacity()
+        };
+        let (mut from, mut to, mut room) = (self.from, self.from, MAX_PARTS);
+        for pdu in &self.pdus {
+            // Heads, data and a digest; and the heads at the end.
+            if room < 4 {
+                break;
+            }
+            to += pdu.head;
+            if pdu.data.is_none() && pdu.digest.is_none() {
+                continue;
+            }
+            room = add(Part::Bytes(&self.heads[from..to]));
+            from = to;
+            if let Some(((at, len), memory)) = pdu.data.zip(memory) {
+                let len = len as usize;
+                room = add(Part::Memory { memory, at, len });
+            }
+            if let Some(digest) = &pdu.digest {
+                room = add(Part::Bytes(digest));
+            }
+        }
+        add(Part::Bytes(&self.heads[from..to]));
+        (parts, bytes)
+    }
+}
+
+type Parts<'a> = ArrayVec<Part<'a>, MAX_PARTS>;
 
 /// Bytes that came.
 #[derive(Debug, Default)]
@@ -176,9 +275,9 @@ pub(super) struct Connection {
     encoder: Option<Encoder>,
     memory: Option<HostMemory>,
     pub(super) input: Input,
-    out: VecDeque<Pdu>,
-    /// Bytes of the first PDU that have gone.
-    gone: usize,
+    /// The last receive to the input has taken all that was there.
+    is_drained: bool,
+    out: Output,
     /// Since when the socket has not taken a whole PDU.
     blocked: Option<Time>,
     pub(super) received: u64,
@@ -200,8 +299,8 @@ impl Connection {
             encoder: None,
             memory: None,
             input: Input::new(NEWCOMER_INPUT),
-            out: VecDeque::with_capacity(2),
-            gone: 0,
+            is_drained: false,
+            out: Output::default(),
             blocked: None,
             received: 0,
             sent: 0,
@@ -218,8 +317,16 @@ impl Connection {
         input.bytes[..left.len()].copy_from_slice(left);
         input.to = left.len();
         self.input = input;
-        // Of each command an R2T or its data, and its response.
-        self.out.reserve(2 * commands + 2);
+        // Of each command an R2T or its data, and its response. Data have the longest head.
+        let piece = Piece {
+            cccid: 0,
+            ttag: 0,
+            offset: 0,
+            len: 1,
+            last: true,
+        };
+        let head = self.encoder().c2h_data(&piece, false).len();
+        self.out.reserve(2 * commands + 2, head);
     }
 
     /// How both sides have agreed that PDUs look.
@@ -248,12 +355,18 @@ impl Connection {
             Ok((_, 0)) => Err(End::Closed),
             Ok((_, len)) => {
                 input.to += len;
+                self.is_drained = input.to < input.bytes.len();
                 self.received += len as u64;
                 Ok(true)
             }
             Err(Errno::AGAIN | Errno::INTR) => Ok(false),
             Err(errno) => Err(failed(errno.into())),
         }
+    }
+
+    /// Whether another receive would find nothing, as the last one has taken all that was there.
+    pub(super) fn is_drained(&mut self) -> bool {
+        std::mem::take(&mut self.is_drained)
     }
 
     /// Receives data straight to `at` of the private memory, where many are to come and no digest
@@ -286,13 +399,13 @@ impl Connection {
 
     /// Has a PDU sent.
     pub(super) fn push(&mut self, pdu: Pdu) {
-        self.out.push_back(pdu);
+        self.out.push(&pdu);
     }
 
     /// Has a PDU sent with data that lie at `at` of the private memory.
     pub(super) fn push_data(&mut self, head: Head, at: usize, len: u32, frees: Option<u16>) {
         let digest = self.encoder().data_digest().then(|| self.digest(at, len));
-        self.out.push_back(Pdu {
+        self.out.push(&Pdu {
             head,
             data: Some((at, len)),
             digest,
@@ -317,7 +430,7 @@ impl Connection {
 
     /// PDUs that wait.
     pub(super) fn waiting(&self) -> usize {
-        self.out.len()
+        self.out.pdus.len()
     }
 
     /// Whether the socket takes nothing now: it is to be polled for writing.
@@ -332,34 +445,10 @@ impl Connection {
 
     /// Sends what waits, as far as one call goes. True where something has gone.
     pub(super) fn send(&mut self, now: Time, mut freed: impl FnMut(u16)) -> Result<bool, End> {
-        if self.out.is_empty() {
+        if self.out.pdus.is_empty() {
             return Ok(false);
         }
-        let mut parts: ArrayVec<Part<'_>, MAX_PARTS> = ArrayVec::new();
-        let (mut skip, mut bytes) = (self.gone, 0);
-        for pdu in &self.out {
-            if parts.remaining_capacity() < 3 {
-                break;
-            }
-            let data = pdu.data.zip(self.memory.as_ref());
-            let data = data.map(|((at, len), memory)| Part::Memory {
-                memory,
-                at,
-                len: len as usize,
-            });
-            let digest = pdu.digest.as_ref().map(|digest| Part::Bytes(digest));
-            for part in [Some(Part::Bytes(&pdu.head)), data, digest] {
-                let Some(part) = part else {
-                    continue;
-                };
-                let gone = skip.min(part.len());
-                skip -= gone;
-                bytes += part.len() - gone;
-                if gone < part.len() {
-                    parts.push(part.behind(gone));
-                }
-            }
-        }
+        let (parts, bytes) = self.out.parts(self.memory.as_ref());
         let sent = socket::send(&self.fd, &parts);
         drop(parts);
         let mut sent = match sent {
@@ -371,18 +460,17 @@ impl Connection {
         let all = sent == bytes;
         let mut pdus = 0;
         self.sent += sent as u64;
-        while let Some(pdu) = self.out.front() {
-            let left = pdu.len() - self.gone;
+        while let Some(pdu) = self.out.pdus.front() {
+            let left = pdu.len() - self.out.gone;
             if sent < left {
-                self.gone += sent;
+                self.out.gone += sent;
                 break;
             }
             sent -= left;
-            self.gone = 0;
             if let Some(index) = pdu.frees {
                 freed(index);
             }
-            self.out.pop_front();
+            self.out.pop();
             pdus += 1;
         }
         self.blocked = match self.blocked {
@@ -397,18 +485,17 @@ impl Connection {
     /// Has a termination request sent for this fault, and nothing else. In the middle of a PDU
     /// there is no place for one.
     pub(super) fn terminate(&mut self, fault: Fault) {
+        let is_whole = self.out.gone == 0;
         self.out.clear();
-        if self.gone == 0 {
+        if is_whole {
             let head = fault.termination(Side::Controller, self.decoder.at_fault());
-            self.out.push_back(Pdu::bare(head, None));
+            self.out.push(&Pdu::bare(head, None));
         }
-        self.gone = 0;
     }
 
     /// Nothing is sent any more.
     pub(super) fn forget(&mut self) {
         self.out.clear();
-        self.gone = 0;
     }
 
     /// Reads and drops some of what comes; true at the end of the stream.
@@ -443,5 +530,80 @@ fn failed(error: io::Error) -> End {
     match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => End::Closed,
         _ => End::Io(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::unix::net::UnixStream;
+
+    use nvme_spec::Cqe;
+    use nvme_tcp::Offer;
+
+    use super::*;
+
+    fn encoder() -> Encoder {
+        let offer = Offer {
+            digests: nvme_spec::tcp::Digests::new(),
+            alignment_z: 0,
+            max_h2c_data: 4096,
+            max_r2t_z: 0,
+        };
+        let (_, agreement) = offer.answer(&offer.request()).unwrap();
+        Encoder::new(agreement)
+    }
+
+    #[test]
+    fn pdus_leave_in_order_however_they_are_cut() {
+        let memory = HostMemory::new(1 << 16).unwrap();
+        let data: Vec<u8> = (0..1u32 << 16).map(|at| (at / 7) as u8).collect();
+        memory.write(0, &data);
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        rustix::net::sockopt::set_socket_send_buffer_size(&ours, 8192).unwrap();
+        let mut connection = Connection::new(ours.into()).unwrap();
+        connection.agree(encoder());
+        connection.widen(&memory, 0, 200);
+        let (mut expected, mut came, mut freed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut exchange = |connection: &mut Connection, came: &mut Vec<u8>| {
+            connection.send(Time(0), |index| freed.push(index)).unwrap();
+            let mut bytes = [0; 2777];
+            let len = theirs.read(&mut bytes).unwrap();
+            came.extend_from_slice(&bytes[..len]);
+        };
+        for number in 0..600u16 {
+            let cqe = Cqe {
+                cid: number,
+                ..Cqe::default()
+            };
+            let piece = Piece {
+                cccid: number,
+                ttag: 0,
+                offset: 0,
+                len: 1000 + u32::from(number),
+                last: true,
+            };
+            // Data and a response, or only a response.
+            if number % 3 > 0 {
+                let (at, len) = (usize::from(number) * 100, piece.len as usize);
+                let head = connection.encoder().c2h_data(&piece, false);
+                expected.extend_from_slice(&head);
+                expected.extend_from_slice(&data[at..at + len]);
+                connection.push_data(head, at, piece.len, None);
+            }
+            let head = connection.encoder().response(&cqe);
+            expected.extend_from_slice(&head);
+            connection.push(Pdu::bare(head, Some(number)));
+            // Some always wait.
+            while connection.waiting() > 300 {
+                exchange(&mut connection, &mut came);
+            }
+        }
+        while came.len() < expected.len() {
+            exchange(&mut connection, &mut came);
+        }
+        assert!(came == expected);
+        assert_eq!(freed, (0..600).collect::<Vec<_>>());
+        assert_eq!((connection.waiting(), connection.is_blocked()), (0, false));
     }
 }

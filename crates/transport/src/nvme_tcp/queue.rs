@@ -39,7 +39,7 @@ const READ_NS: u64 = 30_000_000_000;
 /// Receives of a queue in one poll.
 const RECEIVES: usize = 8;
 /// PDUs that wait to be sent, above which no more completions are taken.
-const SENDING: usize = 48;
+const SENDING: usize = 128;
 /// Bytes of data to the host in one drain, above which no more completions are taken: their digests
 /// are computed here.
 const DRAINED: u32 = 1 << 20;
@@ -214,6 +214,9 @@ impl Queue {
             input.keep(left);
             self.connection.input = input;
             decoded?;
+            if self.connection.is_drained() {
+                break;
+            }
         }
         Ok(worked)
     }

@@ -334,6 +334,28 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: host("nvme_tcp::life::data_that_come_after_a_reset_go_nowhere"),
     },
     Mutation {
+        name: "tcp-target-cut",
+        guard: "a PDU that the socket has taken in part goes on where it was cut",
+        file: "crates/transport/src/nvme_tcp/connection.rs",
+        from: "let (mut skip, mut bytes) = (self.gone, 0);",
+        to: "let (mut skip, mut bytes) = (0, 0);",
+        test: unit(
+            "transport",
+            "nvme_tcp::connection::tests::pdus_leave_in_order_however_they_are_cut",
+        ),
+    },
+    Mutation {
+        name: "tcp-target-heads",
+        guard: "heads of PDUs that were sent make room for others",
+        file: "crates/transport/src/nvme_tcp/connection.rs",
+        from: "            self.heads.drain(..self.from);\n",
+        to: "",
+        test: unit(
+            "transport",
+            "nvme_tcp::connection::tests::pdus_leave_in_order_however_they_are_cut",
+        ),
+    },
+    Mutation {
         name: "tcp-target-fills",
         guard: "data to a host that its command may not fill are cleared",
         file: "crates/transport/src/nvme_tcp/judge.rs",

@@ -24,9 +24,16 @@ impl Association {
             Some(queue) => {
                 self.slots.expect(queue.capacity());
                 self.io[place(connect.qid)] = Some(Io::Making(Box::new(queue), Step::CreateCq));
+                self.note_used();
             }
             None => tracing::debug!(target = self.config.name, ?now, "no memory for a queue"),
         }
+    }
+
+    /// Looks which queues are there.
+    pub(super) fn note_used(&mut self) {
+        let last = self.io.iter().rposition(Option::is_some);
+        self.used = last.map_or(0, |last| last + 1);
     }
 
     /// Looks again at arrivals whose queue identifier was in use.
@@ -71,7 +78,7 @@ impl Association {
             };
             let refusal = Refusal::Other(Status::COMMAND_SEQUENCE_ERROR);
             let (farewell, remains) = queue.refuse_connect(refusal, &mut self.slots, now);
-            self.io[place(qid)] = Some(Io::Ending(remains, step));
+            self.io[place(qid)] = Some(Io::Ending(Box::new(remains), step));
             self.leave(farewell);
         }
     }
@@ -81,7 +88,7 @@ impl Association {
         if !self.ready || self.own.is_some() {
             return false;
         }
-        for (qid, io) in (1u16..).zip(&self.io) {
+        for (qid, io) in (1u16..).zip(&self.io[..self.used]) {
             let sqe = match io {
                 Some(Io::Making(queue, step)) => {
                     let (sq, cq) = queue.rings.addresses();
@@ -117,7 +124,7 @@ impl Association {
                 let (farewell, remains) = queue.refuse_connect(refusal, &mut self.slots, now);
                 self.leave(farewell);
                 match keeps {
-                    Some(step) => Some(Io::Ending(remains, step)),
+                    Some(step) => Some(Io::Ending(Box::new(remains), step)),
                     None => {
                         self.end_remains(remains, false);
                         None
@@ -133,10 +140,11 @@ impl Association {
             // Without its submission queue the completion queue can go, whatever the status is.
             Some(Io::Ending(remains, Step::DeleteSq)) => Some(Io::Ending(remains, Step::DeleteCq)),
             Some(Io::Ending(remains, _)) => {
-                self.end_remains(remains, false);
+                self.end_remains(*remains, false);
                 None
             }
             other => other,
         };
+        self.note_used();
     }
 }

@@ -75,7 +75,7 @@ enum Io {
     Making(Box<Queue>, Step),
     Open(Box<Queue>),
     /// It has no connection, and the controller still knows it.
-    Ending(Remains, Step),
+    Ending(Box<Remains>, Step),
 }
 
 /// One host.
@@ -95,6 +95,8 @@ pub struct Association {
     admin: Queue,
     /// By queue identifier, from 1 on.
     io: Box<[Option<Io>]>,
+    /// Those behind so many are not there.
+    used: usize,
     /// Arrivals whose queue identifier is in use, and until when they wait.
     waiting: Vec<(Arrival, Time)>,
     leaving: Vec<Farewell>,
@@ -169,6 +171,7 @@ impl Association {
             lost: Vec::new(),
             admin,
             io: (0..queues).map(|_| None).collect(),
+            used: 0,
             waiting: Vec::new(),
             leaving: Vec::new(),
             own: None,
@@ -282,7 +285,9 @@ impl Association {
 
     fn serve(&mut self, controller: &mut Controller, now: Time, read: Read) -> Result<bool, End> {
         self.follow(controller, now);
-        let mut worked = self.read(controller, now, read)?;
+        // What has completed leaves first: its host waits for it.
+        let mut worked = self.has_posted(true) && self.take(controller, now)?;
+        worked |= self.read(controller, now, read)?;
         worked |= self.execute_fabrics(controller, now);
         worked |= self.retry(now);
         self.leaving.retain_mut(|farewell| {
@@ -324,7 +329,7 @@ impl Association {
             Some(Io::Open(queue)) => queue.rings.has_completion(),
             _ => false,
         };
-        self.admin.rings.has_completion() || io && self.io.iter().any(of_io)
+        self.admin.rings.has_completion() || io && self.io[..self.used].iter().any(of_io)
     }
 
     /// Whether commands of I/O queues are at the controller.
@@ -335,7 +340,7 @@ impl Association {
             Some(Io::Making(..) | Io::Ending(..)) => true,
             None => false,
         };
-        self.io.iter().any(is_busy)
+        self.io[..self.used].iter().any(is_busy)
     }
 
     /// The connections with their queue identifiers, and whether each is to be polled for writing.
@@ -344,7 +349,8 @@ impl Association {
             let connection: &Connection = connection;
             (qid, connection.as_fd(), connection.is_blocked())
         };
-        let io = (1..).zip(&self.io).filter_map(move |(qid, io)| match io {
+        let io = (1..).zip(&self.io[..self.used]);
+        let io = io.filter_map(move |(qid, io)| match io {
             Some(Io::Open(queue)) => Some(of(qid, &queue.connection)),
             _ => None,
         });
@@ -392,7 +398,7 @@ impl Association {
     }
 
     fn open(&self) -> impl Iterator<Item = &Queue> {
-        let io = self.io.iter().filter_map(|io| match io {
+        let io = self.io[..self.used].iter().filter_map(|io| match io {
             Some(Io::Open(queue)) => Some(&**queue),
             _ => None,
         });
@@ -423,9 +429,10 @@ impl Association {
                 if matches!(self.io[at], Some(Io::Ending(..)))
                     && let Some(Io::Ending(remains, _)) = self.io[at].take()
                 {
-                    self.end_remains(remains, all_ended);
+                    self.end_remains(*remains, all_ended);
                 }
             }
+            self.note_used();
         }
     }
 
@@ -464,7 +471,7 @@ impl Association {
         self.counters.received += queue.connection.received;
         self.counters.sent += queue.connection.sent;
         let (mut connection, remains) = queue.part(&mut self.slots);
-        self.io[place(qid)] = Some(Io::Ending(remains, step));
+        self.io[place(qid)] = Some(Io::Ending(Box::new(remains), step));
         self.changes += 1;
         if let End::Fault(fault) = end {
             connection.terminate(*fault);
@@ -484,12 +491,14 @@ impl Association {
         let Self {
             admin,
             io,
+            used,
             slots,
             counters,
             config,
             ready,
             ..
         } = self;
+        let io = &mut io[..*used];
         let mut shared = Shared {
             slots,
             counters,
@@ -597,7 +606,7 @@ impl Association {
         let mut worked = self.submit_own();
         if self.ready {
             worked |= self.admin.submit(controller, &self.slots);
-            for io in self.io.iter_mut().flatten() {
+            for io in self.io[..self.used].iter_mut().flatten() {
                 if let Io::Open(queue) = io {
                     worked |= queue.submit(controller, &self.slots);
                 }
@@ -625,7 +634,7 @@ impl Association {
                 slots: &mut self.slots,
                 counters: &mut self.counters,
             };
-            for io in self.io.iter_mut().flatten() {
+            for io in self.io[..self.used].iter_mut().flatten() {
                 worked |= match io {
                     Io::Open(queue) => queue.drain(&mut drained, &mut None),
                     Io::Ending(remains, _) => remains.drain(controller, &mut drained),
@@ -634,7 +643,7 @@ impl Association {
             }
         }
         worked |= self.admin.send(&mut self.slots, now)?;
-        for qid in 1..=self.config.queues {
+        for qid in (1..).take(self.used) {
             if let Some(Io::Open(queue)) = &mut self.io[place(qid)] {
                 match queue.send(&mut self.slots, now) {
                     Ok(sent) => worked |= sent,
