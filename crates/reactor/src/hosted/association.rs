@@ -14,7 +14,7 @@ use crate::presence::{HostView, Presence};
 
 /// Time after the last bytes of a host in which more are likely: its sockets are read in each turn,
 /// and not only when the poller reports them.
-const HOT_NS: u64 = 50_000;
+pub(crate) const HOT_NS: u64 = 50_000;
 
 /// See the module.
 #[derive(Debug)]

@@ -298,7 +298,13 @@ impl Target {
             self.rewatch(number, before);
             return false;
         }
-        match self.callers.remove(&number) {
+        let caller = self.callers.remove(&number);
+        // Its socket may live on as a host's, which another poller watches. One that could not be
+        // watched is not to be found.
+        if let Some(caller) = &caller {
+            let _ = self.poller.remove(caller);
+        }
+        match caller {
             Some(Caller::New(newcomer, from)) => match newcomer.arrive(now) {
                 Ok(arrival) => self.arrivals.push_back((arrival, from)),
                 Err(farewell) => {

@@ -22,6 +22,7 @@ use transport::nvme_tcp::DiscoveryLog;
 
 use self::controllers::configure;
 use super::hosted::Hosted;
+use super::hosted::association::HOT_NS;
 use super::lines::Lines;
 use super::looks::Looks;
 use super::message::{Address, Answer, Message};
@@ -158,7 +159,8 @@ impl Reactor {
             let turn_worked = self.relays.carry() | turn.worked;
             // What a controller gives up is posted in a turn without work, too.
             let posted = turn_worked || turn.completions > 0;
-            let mut worked = turn_worked | self.serve_associations(now, posted);
+            let turn_worked = turn_worked | self.serve_associations(now, posted);
+            let mut worked = turn_worked;
             if self.engine.expects_mail() || !self.late.is_empty() {
                 worked |= self.exchange_mail();
             }
@@ -221,7 +223,13 @@ impl Reactor {
 
     /// Time until the next poll of the sockets.
     fn look_interval_ns(&self, idle_ns: u64) -> u64 {
-        if idle_ns < RECENTLY_NS && self.in_transition.is_empty() {
+        // The sockets of hosts over NVMe/TCP are read in every turn while they are hot.
+        let recently_ns = if self.associations.is_empty() {
+            RECENTLY_NS
+        } else {
+            HOT_NS
+        };
+        if idle_ns < recently_ns && self.in_transition.is_empty() {
             SOCKET_LOOK_BUSY_NS
         } else {
             SOCKET_LOOK_IDLE_NS
