@@ -22,6 +22,7 @@ pub struct Head {
 }
 
 impl Head {
+    #[inline]
     fn new(bytes: &[u8]) -> Self {
         let mut head = Self {
             bytes: [0; MAX_TERM_REQ_SIZE],
@@ -35,6 +36,7 @@ impl Head {
 impl std::ops::Deref for Head {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -53,11 +55,13 @@ impl Encoder {
     }
 
     /// Whether a [`DataDigest`](crate::DataDigest) stands behind data.
+    #[inline]
     pub const fn data_digest(&self) -> bool {
         self.agreement.digests.data()
     }
 
     /// A command; `data` bytes follow in its capsule.
+    #[inline]
     pub fn capsule(&self, sqe: &Sqe, data: u32) -> Head {
         let mut pdu = CapsuleCmd {
             sqe: *sqe,
@@ -70,6 +74,7 @@ impl Encoder {
     }
 
     /// A completion.
+    #[inline]
     pub fn response(&self, cqe: &Cqe) -> Head {
         let mut pdu = CapsuleResp {
             cqe: *cqe,
@@ -80,6 +85,7 @@ impl Encoder {
     }
 
     /// Data to the controller: the bytes of `piece` follow.
+    #[inline]
     pub fn h2c_data(&self, piece: &Piece) -> Head {
         let flags = PduFlags::new().with_last(piece.last);
         let pda_z = self.agreement.controller_alignment_z;
@@ -88,6 +94,7 @@ impl Encoder {
 
     /// Data to the host: the bytes of `piece` follow. With `success`, which only the last piece of
     /// a command may have, they stand for its completion.
+    #[inline]
     pub fn c2h_data(&self, piece: &Piece, success: bool) -> Head {
         let flags = PduFlags::new()
             .with_last(piece.last)
@@ -109,6 +116,7 @@ impl Encoder {
         self.head(&pdu, pdu.common)
     }
 
+    #[inline]
     fn data(&self, pdu_type: PduType, flags: PduFlags, pda_z: u8, piece: &Piece) -> Head {
         let mut pdu = DataHeader {
             cccid: piece.cccid,
@@ -121,6 +129,7 @@ impl Encoder {
         self.head(&pdu, pdu.common)
     }
 
+    #[inline]
     fn without_data(&self, pdu_type: PduType, header: usize) -> CommonHeader {
         self.common(pdu_type, header, PduFlags::new(), 0, 0)
     }
@@ -129,6 +138,7 @@ impl Encoder {
     ///
     /// # Panics
     /// The PDU would be longer than 4 GiB: its caller has a limit far below.
+    #[inline]
     fn common(
         &self,
         pdu_type: PduType,
@@ -161,6 +171,7 @@ impl Encoder {
     }
 
     /// The header, its digest and its padding.
+    #[inline]
     fn head<T: IntoBytes + Immutable>(&self, pdu: &T, common: CommonHeader) -> Head {
         let header = pdu.as_bytes();
         let mut head = Head::new(header);

@@ -47,6 +47,7 @@ impl Rules {
     ///
     /// # Errors
     /// The PDU ends the connection.
+    #[inline]
     pub(crate) fn layout(&self, common: &CommonHeader) -> Result<Layout, Fault> {
         let pdu_type = common.pdu_type;
         let (header, data) = match (self.side, pdu_type) {
@@ -90,6 +91,7 @@ impl Rules {
     }
 
     /// A PDU that may have digests and data.
+    #[inline]
     fn of_agreed(
         &self,
         agreement: &Agreement,

@@ -110,6 +110,7 @@ impl Decoder {
 
     /// Bytes of data that come next, which a caller may receive where it wants them and then tell
     /// [`Decoder::received`].
+    #[inline]
     pub const fn data_left(&self) -> u32 {
         match self.state {
             State::Data { left, .. } => left,
@@ -122,6 +123,7 @@ impl Decoder {
     ///
     /// # Panics
     /// The caller has received more.
+    #[inline]
     pub fn received(&mut self, piece: &[u8]) {
         let State::Data { left, digest } = &mut self.state else {
             assert!(piece.is_empty(), "no data were to come");
@@ -161,6 +163,7 @@ impl Decoder {
     ///
     /// # Errors
     /// The peer has broken a rule. The connection ends; more bytes are ignored.
+    #[inline]
     pub fn step<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fault> {
         match self.state {
             State::Head => {
@@ -196,6 +199,7 @@ impl Decoder {
     }
 
     /// A head, in place if `bytes` has all of it.
+    #[inline]
     fn head<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fault> {
         if self.have == 0
             && let Ok((common, _)) = CommonHeader::read_from_prefix(bytes)
@@ -234,6 +238,7 @@ impl Decoder {
     }
 
     /// The event of a PDU whose head is complete.
+    #[inline]
     fn pdu<'a>(&mut self, layout: &Layout, head: &[u8]) -> Result<Event<'a>, Fault> {
         let event = self.judge(layout, head);
         match event {
@@ -253,6 +258,7 @@ impl Decoder {
         event
     }
 
+    #[inline]
     fn judge<'a>(&self, layout: &Layout, head: &[u8]) -> Result<Event<'a>, Fault> {
         let (header, after) = head.split_at(layout.header);
         if layout.header_digest {
@@ -309,6 +315,7 @@ impl Decoder {
 }
 
 /// The structure at the start of a header that is at least as long.
+#[inline]
 fn read<T: FromBytes>(header: &[u8]) -> T {
     let (value, _) = T::read_from_prefix(header)
         .map_err(|_| ())
@@ -317,6 +324,7 @@ fn read<T: FromBytes>(header: &[u8]) -> T {
 }
 
 /// The header of data, whose DATAL is what PLEN leaves for them.
+#[inline]
 fn data_header(layout: &Layout, header: &[u8]) -> Result<DataHeader, Fault> {
     let header = read::<DataHeader>(header);
     if header.datal != layout.data {
