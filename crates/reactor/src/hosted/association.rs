@@ -24,6 +24,8 @@ pub(crate) struct Attached {
     target: ControllerSlot,
     slot: ControllerSlot,
     cntlid: u16,
+    /// The log tells of its beginning and its end.
+    is_told: bool,
     presence: Arc<Presence>,
     /// `None` once it has ended: its controller is removed when no command is in flight.
     association: Option<Box<Association>>,
@@ -45,7 +47,7 @@ pub(crate) struct Attached {
 
 impl Attached {
     pub(crate) fn new(
-        entrance: &Target,
+        entrance: &mut Target,
         target: ControllerSlot,
         slot: ControllerSlot,
         association: Association,
@@ -54,19 +56,23 @@ impl Attached {
     ) -> Self {
         let (name, presence) = (entrance.name().to_owned(), entrance.presence().clone());
         let cntlid = host.cntlid;
-        tracing::info!(
-            controller = name,
-            host = host.nqn,
-            from = %host.address,
-            cntlid,
-            "host attached"
-        );
+        let is_told = entrance.tells_of_host(now);
+        if is_told {
+            tracing::info!(
+                controller = name,
+                host = host.nqn,
+                from = %host.address,
+                cntlid,
+                "host attached"
+            );
+        }
         presence.enter_association(&name, host);
         Attached {
             name,
             target,
             slot,
             cntlid,
+            is_told,
             presence,
             association: Some(Box::new(association)),
             leaving: Vec::new(),
@@ -157,12 +163,14 @@ impl Attached {
         }
         self.due = association.next_deadline();
         if let Some(end) = polled.ended {
-            tracing::info!(
-                controller = self.name,
-                host = association.host().nqn,
-                cntlid = self.cntlid,
-                "host detached: {end}"
-            );
+            if self.is_told {
+                tracing::info!(
+                    controller = self.name,
+                    host = association.host().nqn,
+                    cntlid = self.cntlid,
+                    "host detached: {end}"
+                );
+            }
             self.end(controller, &end, now);
             return true;
         }

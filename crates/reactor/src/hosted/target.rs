@@ -36,6 +36,10 @@ use crate::presence::Presence;
 const MAX_CONNECTIONS: usize = 512;
 /// Connections that are accepted before those that are there are looked at.
 const ACCEPTS_AT_ONCE: usize = 16;
+/// Hosts of which the log tells in each [`TOLD_NS`]: hosts that connect again and again do not fill
+/// it.
+const TOLD_MAX: u32 = 30;
+const TOLD_NS: u64 = 60_000_000_000;
 /// Pause after a failed accept, such as with too many open files.
 const PAUSE_NS: u64 = 100_000_000;
 
@@ -124,6 +128,8 @@ pub(crate) struct Target {
     accepts_at: Option<Time>,
     /// A failure to accept was logged.
     logged: bool,
+    /// Hosts that attached since then.
+    recent: (Time, u32),
     /// Where to report the end of the removal.
     removal: Option<Answer<()>>,
 }
@@ -163,8 +169,25 @@ impl Target {
             is_watched: false,
             accepts_at: None,
             logged: false,
+            recent: (Time(0), 0),
             removal: None,
         })
+    }
+
+    /// A host attaches. Whether the log tells of it.
+    pub(crate) fn tells_of_host(&mut self, now: Time) -> bool {
+        let (since, count) = &mut self.recent;
+        if now.since(*since) >= TOLD_NS {
+            (*since, *count) = (now, 0);
+        }
+        *count = count.saturating_add(1);
+        if *count == TOLD_MAX + 1 {
+            tracing::warn!(
+                controller = self.name,
+                "more than {TOLD_MAX} hosts attached within a minute: the log leaves others out until the minute is over"
+            );
+        }
+        *count <= TOLD_MAX
     }
 
     /// Watches the listening socket, except after a failure and during a removal, and the

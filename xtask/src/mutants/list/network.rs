@@ -93,4 +93,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "        if false {\n",
         test: program("network::operators::the_queues_of_hosts_over_tcp_are_not_moved"),
     },
+    Mutation {
+        name: "network-lines",
+        guard: "hosts that connect again and again do not fill the log",
+        file: "crates/reactor/src/hosted/target.rs",
+        from: "*count <= TOLD_MAX\n",
+        to: "*count > 0\n",
+        test: program("network::crowds::hosts_that_connect_again_and_again_do_not_fill_the_log"),
+    },
 ];

@@ -44,6 +44,27 @@ fn one_host_too_many_is_refused_until_another_has_left() {
 }
 
 #[test]
+fn hosts_that_connect_again_and_again_do_not_fill_the_log() {
+    const CONNECTS: u32 = 80;
+    let world = World::new();
+    let (server, port) = served(&world, "");
+    for number in 0..CONNECTS {
+        until("a host connects", || {
+            Raw::connect(&port, 0, number as u8).is_ok()
+        });
+    }
+    until_hosts(&world, 0);
+    let log = server.log();
+    // The minute may have ended once.
+    for line in ["host attached", "host detached"] {
+        let lines = log.matches(line).count();
+        assert!((30..=60).contains(&lines), "{lines} of {line}");
+    }
+    assert!(log.contains("leaves others out"), "{log}");
+    server.stop();
+}
+
+#[test]
 fn hosts_that_vanish_leave_their_places() {
     let world = World::new();
     let (server, port) = served(&world, "hosts = 2");
