@@ -37,6 +37,7 @@ export interface Medium {
 
 /** Keys of a namespace. */
 export interface Namespace {
+  ana_group?: number;
   eui64?: string;
   lba_size: number;
   media: string;
@@ -62,6 +63,7 @@ export interface Tenant {
 
 /** Keys of a controller. */
 export interface Controller {
+  ana?: unknown;
   device_id?: number;
   doorbells: "auto" | "mapped" | "unmapped" | "trapped";
   firmware_revision: string;
