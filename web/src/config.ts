@@ -63,7 +63,7 @@ export interface Tenant {
 
 /** Keys of a controller. */
 export interface Controller {
-  ana?: unknown;
+  ana?: { [key: string]: "optimized" | "non-optimized" | "inaccessible" | "persistent-loss" | "change" };
   device_id?: number;
   doorbells: "auto" | "mapped" | "unmapped" | "trapped";
   firmware_revision: string;

@@ -92,7 +92,7 @@ function Facts({ controller }: { controller: Controller }) {
   const media = new Set(
     controller.namespaces.map((name) => stats?.namespaces.find((one) => one.name === name)?.media).filter((one) => one !== undefined),
   );
-  const groups = Object.entries(controller.ana ?? {}).map(([group, state]) => `${group} ${String(state)}`);
+  const groups = Object.entries(controller.ana ?? {}).map(([group, state]) => `${group} ${state}`);
   return (
     <p class="facts">
       {hostOf(controller) ?? "No host"} {(controller.hosts?.length ?? 1) > 1 ? "are" : "is"} attached at <code>{controller.listen}</code>; subsystem {controller.subsystem ?? controller.name}, namespaces{" "}

@@ -53,6 +53,10 @@ fn kind(schemas: &Value, value: &Value) -> String {
             item => format!("{item}[]"),
         },
         Some("string") => "string".to_owned(),
+        Some("object") if value["additionalProperties"].is_object() => {
+            let part = kind(schemas, &value["additionalProperties"]);
+            format!("{{ [key: string]: {part} }}")
+        }
         _ => "unknown".to_owned(),
     }
 }
@@ -66,6 +70,10 @@ fn a_value_has_a_type() {
         (
             json!({"type": "array", "items": {"$ref": "#/components/schemas/Word"}}),
             r#"("a" | "b")[]"#,
+        ),
+        (
+            json!({"type": "object", "additionalProperties": {"type": "string"}}),
+            "{ [key: string]: string }",
         ),
         (
             json!({"oneOf": [{"type": "null"}, {"type": "string"}]}),

@@ -145,7 +145,7 @@ fn a_state_is_set_while_hosts_use_the_controller() {
         assert!(error.contains(says), "{error}");
     }
     let patch = r#"{"ana": {"3": "down"}}"#;
-    world.ask("PATCH /v1/controllers/store", &[], patch).is(400);
+    world.ask("PATCH /v1/controllers/store", &[], patch).is(422);
     assert_eq!(a.write_status(), OK);
     drop((a, b));
     server.stop();
