@@ -22,7 +22,8 @@ fn change_parts(there: &mut Value, parts: &Map<String, Value>) {
 }
 
 /// The object with new values for live keys, in JSON, or as on a command line. Null, and the
-/// word `none`, restore the default. A table changes those parts of a key that it has. `at` is the place of the changes in the request.
+/// word `none`, restore the default. A table changes those parts of a key that it has. `at` is the
+/// place of the changes in the request.
 ///
 /// # Errors
 /// A key that cannot change, or a value that is not of its type.

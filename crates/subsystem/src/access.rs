@@ -2,8 +2,8 @@
 //! 8.1.1).
 //!
 //! A namespace is in one ANA group. Each entrance has a state for each group, `optimized` where it
-//! was not set. States are the operator's and in no record: the program sets them again. Controllers
-//! of PCI functions report no groups, and none is set for them.
+//! was not set. States are the operator's and in no record: the program sets them again.
+//! Controllers of PCI functions report no groups, and none is set for them.
 
 use std::collections::BTreeMap;
 

@@ -10,9 +10,9 @@
 //! fetched under an older one is in flight: changes that must not race with commands wait for that
 //! (`Step::Drain`).
 //!
-//! Reading order: `directory` (the namespaces), `access` (their ANA groups), `operation` and `subsystem` with its `schedule`
-//! (the progress of commands), `plan` and `sanitizing` (their steps), `dynamic` (controllers of
-//! hosts that come over networks), `record` (persistent state).
+//! Reading order: `directory` (the namespaces), `access` (their ANA groups), `operation` and
+//! `subsystem` with its `schedule` (the progress of commands), `plan` and `sanitizing` (their
+//! steps), `dynamic` (controllers of hosts that come over networks), `record` (persistent state).
 //!
 //! Invariants: two namespaces never share bytes; every operation is answered once, unless its
 //! requester is gone; a record is taken whole, and an answer that promises persistence goes out

@@ -27,13 +27,12 @@ use port::set::CommandSet;
 use subsystem::{Allocated, Subsystem, identity::LOCAL_OUI};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::access;
 use super::attached::{has_zones, volatile_cache};
 use super::error_log::ERROR_ENTRIES;
 use super::events::AERL_Z;
 use super::keep_alive::KAS;
 use super::sanitize::SANICAP;
-use super::{ABORT_LIMIT, firmware};
+use super::{ABORT_LIMIT, access, firmware};
 use crate::arbitration::RECOMMENDED_BURST;
 use crate::config::{CAPSULE_UNIT, ControllerConfig, Fabrics, Interface};
 use crate::controller::Controller;
