@@ -114,11 +114,9 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         kind: Gauge,
         unit: Count,
         help: "ANA groups by their state for hosts over NVMe/TCP, of the 128 that each controller with a TCP address has.",
-        values: |c| {
-            let has_groups = c.network.is_some();
-            has_groups
-                .then(|| by_state(&c.status.config.ana))
-                .unwrap_or_default()
+        values: |c| match c.network {
+            Some(_) => by_state(&c.status.config.ana),
+            None => Vec::new(),
         },
     },
     Metric {
