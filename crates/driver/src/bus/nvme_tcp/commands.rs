@@ -127,6 +127,8 @@ impl Command {
 pub(super) struct Commands {
     slots: Box<[Option<Command>]>,
     used: usize,
+    /// Commands that another one kept from the first place of their identifier.
+    displaced: usize,
 }
 
 impl Commands {
@@ -135,6 +137,7 @@ impl Commands {
         Self {
             slots: vec![None; usize::from(most.max(1))].into(),
             used: 0,
+            displaced: 0,
         }
     }
 
@@ -165,6 +168,7 @@ impl Commands {
         };
         self.slots[place] = Some(command);
         self.used += 1;
+        self.displaced += usize::from(place != first);
         Ok(place)
     }
 
@@ -177,7 +181,9 @@ impl Commands {
         if is(&self.slots[first]) {
             return Some(first);
         }
-        self.slots.iter().position(is)
+        // Most often none: then it is nowhere.
+        let displaced = (self.displaced > 0).then_some(&self.slots);
+        displaced?.iter().position(is)
     }
 
     /// The command at a place.
@@ -190,6 +196,7 @@ impl Commands {
     pub(super) fn remove(&mut self, place: usize) -> Option<Command> {
         let command = self.slots.get_mut(place)?.take()?;
         self.used -= 1;
+        self.displaced -= usize::from(place != self.first(command.sqe.cid));
         Some(command)
     }
 
