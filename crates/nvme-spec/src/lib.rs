@@ -30,6 +30,7 @@ compile_error!("NVMe is little-endian, and the layouts of this crate use native 
 mod open_enum;
 
 pub mod ana;
+pub mod authentication;
 pub mod command;
 pub mod copy;
 pub mod cqe;

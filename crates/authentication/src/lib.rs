@@ -1,0 +1,109 @@
+//! DH-HMAC-CHAP: the authentication of NVMe over Fabrics hosts and controllers (Base 2.1, 8.3.5).
+//!
+//! Both sides know a secret of the host. Each proves that it does with a keyed hash of what the
+//! other one has chosen at random; a Diffie-Hellman value that goes into the hash keeps one who
+//! listens from trying secrets afterwards. The reading order is `hash`, [`Secret`], `group`,
+//! `message`, `proof`, and the sides: [`ControllerSide`] and [`HostSide`].
+//!
+//! Invariants:
+//! - Nothing that a peer sends panics or allocates beyond [`MESSAGE_MAX`] bytes.
+//! - A secret, and what is derived from it, has no text form and is cleared when it is dropped.
+//! - Proofs are compared in constant time, and powers are computed in constant time.
+//!
+//! What it does not do: it has no socket, clock, thread or source of random numbers. It derives no
+//! keys for TLS, and secure channel concatenation is refused.
+
+#![forbid(unsafe_code)]
+#![warn(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_lossless
+)]
+
+mod controller;
+mod group;
+mod hash;
+mod host;
+mod message;
+mod primes;
+mod proof;
+mod secret;
+
+pub use controller::{ControllerSide, Next, Outcome, Work, Worked};
+pub use group::Group;
+pub use hash::Hash;
+pub use host::HostSide;
+pub use message::{Failed, MESSAGE_MAX};
+pub use secret::{Secret, SecretError};
+
+use zeroize::Zeroize;
+
+/// Bytes of the longest private exponent.
+const EXPONENT_MAX: usize = 100;
+
+/// Random bytes of one exchange. Whoever knows them may pass for another.
+pub struct Randomness {
+    challenge: [u8; 64],
+    exponent: [u8; EXPONENT_MAX],
+    sequence: u32,
+}
+
+impl Randomness {
+    /// Bytes that [`Self::new`] takes.
+    pub const LEN: usize = 64 + EXPONENT_MAX + 4;
+
+    /// Takes bytes that nobody can guess.
+    #[must_use]
+    pub fn new(bytes: &[u8; Self::LEN]) -> Self {
+        let mut new = Self {
+            challenge: [0; 64],
+            exponent: [0; EXPONENT_MAX],
+            sequence: 0,
+        };
+        let (challenge, rest) = bytes.split_at(64);
+        let (exponent, sequence) = rest.split_at(EXPONENT_MAX);
+        new.challenge.copy_from_slice(challenge);
+        new.exponent.copy_from_slice(exponent);
+        let mut word = [0; 4];
+        word.copy_from_slice(sequence);
+        // 0 stands for secure channel concatenation.
+        new.sequence = u32::from_le_bytes(word).max(1);
+        new
+    }
+}
+
+impl Drop for Randomness {
+    fn drop(&mut self) {
+        self.challenge.zeroize();
+        self.exponent.zeroize();
+    }
+}
+
+impl std::fmt::Debug for Randomness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Randomness")
+    }
+}
+
+/// Who takes part, and what each side proves that it knows.
+#[derive(Clone)]
+pub struct Parties {
+    /// Host NQN.
+    pub hostnqn: String,
+    /// NVM Subsystem NQN.
+    pub subnqn: String,
+    /// The host's secret.
+    pub host: std::sync::Arc<Secret>,
+    /// The controller's secret, where it can authenticate itself.
+    pub controller: Option<std::sync::Arc<Secret>>,
+}
+
+impl std::fmt::Debug for Parties {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let both = self.controller.is_some();
+        write!(f, "Parties({:?}, both ways: {both})", self.hostnqn)
+    }
+}
+
+#[cfg(test)]
+mod tests;
