@@ -32,6 +32,14 @@ pub struct Work {
 /// A power that was computed.
 pub struct Worked(Option<Zeroizing<Vec<u8>>>);
 
+impl Worked {
+    /// Work that came to nothing: the exchange fails.
+    #[must_use]
+    pub fn failed() -> Self {
+        Self(None)
+    }
+}
+
 impl Work {
     /// Computes it: milliseconds.
     #[must_use]
@@ -205,10 +213,10 @@ impl ControllerSide {
     /// Takes the result of the work.
     pub fn worked(&mut self, worked: Worked) {
         self.state = match std::mem::replace(&mut self.state, State::Start) {
-            State::Raising(agreed) => {
-                let value = worked.0.unwrap_or_default();
-                State::Challenge(agreed, self.challenge(agreed, &value))
-            }
+            State::Raising(agreed) => match worked.0 {
+                Some(value) => State::Challenge(agreed, self.challenge(agreed, &value)),
+                None => State::Failing(Failed::Authentication),
+            },
             State::Sharing(agreed, replied) => match worked.0 {
                 Some(shared) => self.prove(agreed, &replied, &shared),
                 None => State::Failing(Failed::Payload),

@@ -152,6 +152,12 @@ impl HostSide {
         Ok(Some(success.as_bytes().to_vec()))
     }
 
+    /// The host's name.
+    #[must_use]
+    pub fn host_nqn(&self) -> &str {
+        &self.parties.hostnqn
+    }
+
     /// AUTH_Failure2, after an error of this side's.
     #[must_use]
     pub fn failure(&self, failed: Failed) -> Vec<u8> {

@@ -18,7 +18,7 @@ use nvme_spec::sqe::CommandFlags;
 use nvme_spec::tcp::{Digests, R2t};
 use nvme_tcp::{DataDigest, Decoder, Encoder, Event, Head, Offer, Piece, Side};
 use transport::nvme_tcp::{
-    Association, End, Farewell, Newcomer, Progress, Refusal, Success, TargetConfig,
+    Access, Association, End, Farewell, Newcomer, Progress, Refusal, Success, TargetConfig,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -213,6 +213,7 @@ impl Target {
             ..rig.controller().config().clone()
         };
         let target = TargetConfig {
+            access: Access::anyone(),
             name: "fuzz".into(),
             subnqn: SUBNQN.into(),
             discovery_nqn: "nqn.2014-08.org.example:discovery".to_owned(),

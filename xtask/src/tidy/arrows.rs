@@ -236,6 +236,7 @@ pub(super) const ALLOWED: Table<'static> = &[
     (
         "transport",
         &[
+            "authentication",
             "controller",
             "memory",
             "nvme-spec",

@@ -78,7 +78,10 @@ impl Refusal {
                 let (status, dw0) = parameter(CNTLID_OFFSET, true);
                 (status, dw0, false)
             }
-            Self::Host => (Status::CONNECT_INVALID_HOST, 0, true),
+            Self::Host => {
+                let (_, dw0) = parameter(HOSTNQN_OFFSET, true);
+                (Status::CONNECT_INVALID_HOST, dw0, true)
+            }
             Self::Busy => (Status::CONNECT_CONTROLLER_BUSY, 0, false),
             Self::Other(status) => (status, 0, false),
         }
@@ -169,6 +172,9 @@ pub(super) fn judge(
         return Err(Refusal::Data(SUBNQN_OFFSET));
     }
     let nqn = name(&data.hostnqn).ok_or(Refusal::Data(HOSTNQN_OFFSET))?;
+    if !is_discovery && !config.access.admits(nqn) {
+        return Err(Refusal::Host);
+    }
     // The controllers of an entrance are dynamic.
     if (qid == 0) != (data.cntlid == CNTLID_DYNAMIC) {
         return Err(Refusal::Data(CNTLID_OFFSET));

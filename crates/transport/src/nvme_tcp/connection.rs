@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use arrayvec::ArrayVec;
+use authentication::Failed;
 use memory::HostMemory;
 use memory::guest::socket::{self, MAX_PARTS, Part};
 use nvme_spec::tcp::FatalErrorStatus;
@@ -67,6 +68,12 @@ pub enum End {
     /// A Connect command was refused, or what came was none.
     #[error("its Connect command was refused")]
     Refused,
+    /// The host or the controller has not proved that it knows its secret.
+    #[error("authentication failed: {0}")]
+    Authentication(Failed),
+    /// The host has not proved that it knows its secret in time.
+    #[error("the host did not authenticate itself in time")]
+    Unauthenticated,
     /// The controller was reset, which ends its I/O queues.
     #[error("the controller was reset")]
     Reset,
@@ -96,11 +103,25 @@ impl End {
             Self::DoesNotRead => "does-not-read",
             Self::KeepAlive => "keep-alive",
             Self::Refused => "refused",
+            Self::Authentication(failed) => authentication_name(*failed),
+            Self::Unauthenticated => "authentication-late",
             Self::Reset => "reset",
             Self::Association => "association",
             Self::Removed => "removed",
             Self::Io(_) => "io",
         }
+    }
+}
+
+const fn authentication_name(failed: Failed) -> &'static str {
+    match failed {
+        Failed::Authentication => "authentication-failed",
+        Failed::Protocol => "authentication-protocol",
+        Failed::Concatenation => "authentication-concatenation",
+        Failed::Hash => "authentication-hash",
+        Failed::Group => "authentication-group",
+        Failed::Payload => "authentication-payload",
+        Failed::Message => "authentication-message",
     }
 }
 

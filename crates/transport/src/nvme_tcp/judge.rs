@@ -2,7 +2,7 @@
 //! pointer, their length and their direction (Base 2.1, 4.3.2 and 6.2; TCP 1.1, 3.3.2).
 
 use nvme_spec::command::get_log_page_numd_z;
-use nvme_spec::fabrics::FabricsType;
+use nvme_spec::fabrics::{AuthenticationCdw10, FabricsType, SECP_NVME};
 use nvme_spec::lba_status::GetLbaStatusCdw12;
 use nvme_spec::opcode::{AdminOpcode, Csi, DataTransfer, NvmOpcode};
 use nvme_spec::sgl::{SglDescriptorSubType, SglDescriptorType};
@@ -31,6 +31,19 @@ pub(super) struct Limits<'a> {
     pub(super) namespaces: Option<&'a NamespaceTable>,
     /// The controller serves commands.
     pub(super) ready: bool,
+    /// Whether the host has proved who it is.
+    pub(super) gate: Gate,
+}
+
+/// Whether a host has proved who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gate {
+    /// It does not have to.
+    None,
+    /// Not yet: nothing but its authentication is served.
+    Closed,
+    /// It has.
+    Passed,
 }
 
 /// A command's data.
@@ -47,7 +60,12 @@ pub(super) struct Data {
 /// # Errors
 /// The status that it ends with.
 pub(super) fn judge(sqe: &Sqe, in_capsule: u32, limits: &Limits<'_>) -> Result<Data, Status> {
-    if sqe.admin_opcode() == AdminOpcode::FABRICS {
+    let is_fabrics = sqe.admin_opcode() == AdminOpcode::FABRICS;
+    if limits.gate == Gate::Closed && !(is_fabrics && AUTHENTICATION.contains(&sqe.fabrics_type()))
+    {
+        return Err(Status::AUTHENTICATION_REQUIRED);
+    }
+    if is_fabrics {
         return fabrics(sqe, in_capsule, limits);
     }
     let is_admin = limits.namespaces.is_none();
@@ -57,7 +75,7 @@ pub(super) fn judge(sqe: &Sqe, in_capsule: u32, limits: &Limits<'_>) -> Result<D
     if !limits.ready {
         return Err(Status::COMMAND_SEQUENCE_ERROR);
     }
-    let data = data(sqe, in_capsule, direction(sqe, limits.namespaces)?)?;
+    let data = data(sqe, direction(sqe, limits.namespaces)?, in_capsule)?;
     if data.len > limits.max_transfer {
         return Err(Status::INVALID_FIELD_IN_COMMAND);
     }
@@ -85,7 +103,19 @@ const OWN: [AdminOpcode; 5] = [
     AdminOpcode::DOORBELL_BUFFER_CONFIG,
 ];
 
-/// Fabrics commands: properties on the admin queue, and nothing else after Connect.
+/// Fabrics commands that a host may send before it has proved who it is.
+const AUTHENTICATION: [FabricsType; 3] = [
+    FabricsType::AUTHENTICATION_SEND,
+    FabricsType::AUTHENTICATION_RECEIVE,
+    FabricsType::DISCONNECT,
+];
+
+/// Bytes of the data of Authentication Send and Authentication Receive at most. Linux has buffers
+/// of so many.
+const AUTHENTICATION_DATA: u32 = 4096;
+
+/// Fabrics commands: properties and authentication on the admin queue, and nothing else after
+/// Connect.
 fn fabrics(sqe: &Sqe, in_capsule: u32, limits: &Limits<'_>) -> Result<Data, Status> {
     let is_admin = limits.namespaces.is_none();
     match sqe.fabrics_type() {
@@ -95,6 +125,15 @@ fn fabrics(sqe: &Sqe, in_capsule: u32, limits: &Limits<'_>) -> Result<Data, Stat
                 return Err(Status::INVALID_FIELD_IN_COMMAND);
             }
             Ok(Data::default())
+        }
+        FabricsType::AUTHENTICATION_SEND | FabricsType::AUTHENTICATION_RECEIVE
+            if is_admin && limits.gate != Gate::None =>
+        {
+            if limits.gate == Gate::Passed {
+                // A host proves once who it is: another secret is another association's.
+                return Err(Status::COMMAND_SEQUENCE_ERROR);
+            }
+            authentication(sqe, in_capsule)
         }
         _ => Err(Status::INVALID_COMMAND_OPCODE),
     }
@@ -124,8 +163,26 @@ fn direction(sqe: &Sqe, namespaces: Option<&NamespaceTable>) -> Result<DataTrans
     }
 }
 
+/// Authentication Send and Authentication Receive (Base 2.1, 6.1 and 6.2).
+fn authentication(sqe: &Sqe, in_capsule: u32) -> Result<Data, Status> {
+    let cdw10 = AuthenticationCdw10::from(sqe.cdw10);
+    if (cdw10.secp(), cdw10.spsp0(), cdw10.spsp1()) != (SECP_NVME, 1, 1) {
+        return Err(Status::INVALID_FIELD_IN_COMMAND);
+    }
+    // Their direction is in their type, as that of other commands is in their opcode.
+    let direction = DataTransfer::of_opcode(sqe.fabrics_type().0);
+    let data = data(sqe, direction, in_capsule)?;
+    if data.len != sqe.cdw11 {
+        return Err(Status::DATA_SGL_LENGTH_INVALID);
+    }
+    if data.len == 0 || data.len > AUTHENTICATION_DATA {
+        return Err(Status::INVALID_FIELD_IN_COMMAND);
+    }
+    Ok(data)
+}
+
 /// The data that a descriptor names.
-fn data(sqe: &Sqe, in_capsule: u32, direction: DataTransfer) -> Result<Data, Status> {
+fn data(sqe: &Sqe, direction: DataTransfer, in_capsule: u32) -> Result<Data, Status> {
     if ![Psdt::SGL_METADATA_BUFFER, Psdt::SGL_METADATA_SGL].contains(&sqe.flags.psdt()) {
         return Err(Status::INVALID_FIELD_IN_COMMAND);
     }

@@ -25,9 +25,14 @@
 //! [`DiscoverySession`] is a connection to the discovery controller, which has no namespaces and is
 //! no controller of a subsystem.
 //!
-//! What it does not do: no authentication, no TLS, and no listening socket.
+//! A host that [`Access`] has secrets for proves that it knows them before anything else of its
+//! association is served. The powers that this needs are computed by another thread ([`Powers`]).
+//!
+//! What it does not do: no TLS, and no listening socket.
 
+mod access;
 mod association;
+mod authentication;
 mod cids;
 mod commands;
 mod connect;
@@ -47,7 +52,9 @@ mod steps;
 
 pub use nvme_spec::tcp::Digests;
 
+pub use self::access::{Access, Keys};
 pub use self::association::{Association, Polled};
+pub use self::authentication::{Job, Powers, Proof, powers};
 pub use self::connect::{Host, Refusal};
 pub use self::connection::{End, INPUT, NEWCOMER_INPUT};
 pub use self::counters::Counters;
@@ -63,6 +70,8 @@ pub struct TargetConfig {
     pub subnqn: String,
     /// Name of the discovery subsystem, beside the well-known one.
     pub discovery_nqn: String,
+    /// Hosts that may connect, and what they prove.
+    pub access: Access,
     /// I/O queues of a host at most, as its controller has them.
     pub queues: u16,
     /// Entries of an I/O queue at most, as its controller has them.

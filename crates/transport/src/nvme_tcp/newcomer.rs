@@ -17,6 +17,7 @@ use rustix::net::sockopt;
 use zerocopy::FromBytes;
 
 use super::TargetConfig;
+use super::authentication::Exchange;
 use super::connect::{self, Connect, Host, Refusal};
 #[cfg(doc)]
 use super::connection::NEWCOMER_INPUT;
@@ -234,7 +235,8 @@ impl Newcomer {
         Ok(())
     }
 
-    /// The arrival, after [`Progress::Connects`]. One that is wrong in itself is refused.
+    /// The arrival, after [`Progress::Connects`]. One that is wrong in itself is refused, and so is
+    /// a host that is to authenticate itself while too many do.
     ///
     /// # Errors
     /// The connection, which is to close.
@@ -253,11 +255,15 @@ impl Newcomer {
             return Err(Farewell::new(connection, now));
         };
         match connect {
-            Ok(connect) => Ok(Arrival {
-                connection,
-                config,
-                connect,
-            }),
+            Ok(connect) => match exchange(&connect, &config, now) {
+                Ok(exchange) => Ok(Arrival {
+                    connection,
+                    config,
+                    connect,
+                    exchange,
+                }),
+                Err(refusal) => Err(refuse(connection, connect.cid, 0, refusal, now)),
+            },
             Err(refusal) => Err(refuse(connection, sqe.cid, 0, refusal, now)),
         }
     }
@@ -269,12 +275,30 @@ impl AsFd for Newcomer {
     }
 }
 
+/// What a host has to prove after its Connect command for an admin queue.
+fn exchange(
+    connect: &Connect,
+    config: &TargetConfig,
+    now: Time,
+) -> Result<Option<Exchange>, Refusal> {
+    if connect.qid > 0 || connect.is_discovery {
+        return Ok(None);
+    }
+    let (nqn, subnqn) = (&connect.host.nqn, &config.subnqn);
+    let asked = config.access.asks(nqn, subnqn);
+    asked
+        .map(|(parties, powers)| Exchange::new(parties, powers, now))
+        .transpose()
+}
+
 /// A connection whose Connect command is there, right in itself and not answered.
 #[derive(Debug)]
 pub struct Arrival {
     pub(super) connection: Connection,
     pub(super) config: Arc<TargetConfig>,
     pub(super) connect: Connect,
+    /// What its host has to prove.
+    pub(super) exchange: Option<Exchange>,
 }
 
 impl Arrival {
@@ -342,7 +366,10 @@ pub(super) fn refuse(
     };
     let head = connection.encoder().response(&cqe);
     connection.push(Pdu::bare(head, None));
-    Farewell::new(connection, now)
+    Farewell {
+        refused: Some(refusal.name()),
+        ..Farewell::new(connection, now)
+    }
 }
 
 /// A connection that closes when its last answer has gone and its host has closed it, and at a
@@ -352,6 +379,8 @@ pub struct Farewell {
     connection: Connection,
     until: Time,
     shut: bool,
+    /// Why its Connect command was refused, if it was.
+    refused: Option<&'static str>,
 }
 
 impl Farewell {
@@ -360,7 +389,14 @@ impl Farewell {
             connection,
             until: now + FAREWELL_NS,
             shut: false,
+            refused: None,
         }
+    }
+
+    /// The name of the refusal of its Connect command, for counters.
+    #[must_use]
+    pub fn refused(&self) -> Option<&'static str> {
+        self.refused
     }
 
     /// Sends what is left. True when it is to be dropped. Due when the socket is readable, or

@@ -24,7 +24,7 @@ use super::commands::{Commands, Place, State};
 use super::connect::{Connect, Refusal};
 use super::connection::{ADMIN_IN_CAPSULE, Connection, End, Pdu};
 use super::counters::Counters;
-use super::judge::{Limits, fills, judge};
+use super::judge::{Gate, Limits, fills, judge};
 use super::newcomer::{Farewell, refuse};
 use super::remains::{Drained, Remains};
 use super::rings::{PAGE, Rings};
@@ -55,6 +55,8 @@ pub(super) struct Shared<'a> {
     pub(super) config: &'a TargetConfig,
     /// The controller serves commands.
     pub(super) ready: bool,
+    /// Whether the host has proved who it is.
+    pub(super) gate: Gate,
     pub(super) now: Time,
 }
 
@@ -305,6 +307,7 @@ impl Queue {
             small: self.small,
             namespaces: (self.qid > 0).then_some(shared.namespaces),
             ready: shared.ready,
+            gate: shared.gate,
         }
     }
 
@@ -444,6 +447,37 @@ impl Queue {
     pub(super) fn next_fabrics(&mut self) -> Option<(u16, Sqe)> {
         let index = self.fabrics.pop_front()?;
         Some((index, self.commands.get(index).sqe))
+    }
+
+    /// The data of a Fabrics command that came, which are in its small slot.
+    pub(super) fn message(&self, index: u16) -> Vec<u8> {
+        let mut bytes = vec![0; self.commands.get(index).data.len as usize];
+        self.memory.read(self.small_at(index), &mut bytes);
+        bytes
+    }
+
+    /// Answers a Fabrics command with data, which zeros fill up. False: they are longer than its
+    /// host has room for.
+    pub(super) fn answer_with(&mut self, index: u16, bytes: &[u8]) -> bool {
+        let command = self.commands.get(index);
+        let (cid, len) = (command.sqe.cid, command.data.len);
+        if bytes.len() > len as usize {
+            return false;
+        }
+        let at = self.small_at(index);
+        self.memory.clear(at, len as usize);
+        self.memory.write(at, bytes);
+        let piece = Piece {
+            cccid: cid,
+            ttag: 0,
+            offset: 0,
+            len,
+            last: true,
+        };
+        let head = self.connection.encoder().c2h_data(&piece, false);
+        self.connection.push_data(head, at, len, None);
+        self.answer(index, Status::SUCCESSFUL_COMPLETION, [0, 0]);
+        true
     }
 
     /// Answers a command that the controller never had.

@@ -19,6 +19,7 @@ use rustix::event::PollFlags;
 use zerocopy::IntoBytes;
 
 use super::address::TcpAddress;
+use super::authenticate::authenticate;
 use super::connection::{Connection, await_socket};
 use super::identity::{Identity, terminated};
 use super::wire::{OFFER, Wire, decoder};
@@ -45,14 +46,11 @@ pub(super) struct Wanted {
 /// [`DriverError::Target`]; [`DriverError::Timeout`] and the others of a connection.
 pub(super) fn open(
     target: &TcpAddress,
+    identity: &Identity,
     wanted: Wanted,
     timeout: Duration,
 ) -> Result<(Connection, u16), DriverError> {
     let deadline = Instant::now() + timeout;
-    let identity = Identity::of_process().map_err(|source| DriverError::System {
-        what: "make a host identifier",
-        source,
-    })?;
     let stream = reach(target, deadline)?;
     let mut talk = Talk {
         target,
@@ -77,7 +75,10 @@ pub(super) fn open(
         Said::Completed(cqe) if cqe.cid == sqe.cid => cqe,
         _ => return Err(talk.refused("it does not answer Connect".to_owned())),
     };
-    let cntlid = talk.admitted(&cqe, identity)?;
+    let (cntlid, asks) = talk.admitted(&cqe, identity)?;
+    if wanted.qid == 0 {
+        authenticate(&mut talk, &encoder, identity, asks)?;
+    }
     // One entry of the queue stays empty.
     let most = u16::try_from(wanted.entries - 1).expect("a queue has at most 65536 entries");
     let wire = Wire::new(talk.decoder, agreement, most, wanted.in_capsule);
@@ -141,13 +142,13 @@ fn connect(target: &TcpAddress, wanted: Wanted, identity: &Identity) -> (Sqe, Co
 }
 
 /// What a target says before a queue is connected.
-enum Said {
+pub(super) enum Said {
     Agreed(nvme_tcp::Agreement),
     Completed(Cqe),
 }
 
-struct Talk<'a> {
-    target: &'a TcpAddress,
+pub(super) struct Talk<'a> {
+    pub(super) target: &'a TcpAddress,
     stream: TcpStream,
     decoder: Decoder,
     timeout: Duration,
@@ -155,7 +156,7 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    fn refused(&self, reason: String) -> DriverError {
+    pub(super) fn refused(&self, reason: String) -> DriverError {
         DriverError::Target {
             address: self.target.to_string(),
             reason,
@@ -180,7 +181,7 @@ impl Talk<'_> {
         }
     }
 
-    fn send(&mut self, bytes: &[u8]) -> Result<(), DriverError> {
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), DriverError> {
         let mut rest = bytes;
         while !rest.is_empty() {
             self.wait(PollFlags::OUT, "sending to the target")?;
@@ -195,7 +196,18 @@ impl Talk<'_> {
 
     /// The answer to what was sent. No bytes may follow it: a target only answers.
     fn receive(&mut self, what: &'static str) -> Result<Said, DriverError> {
+        self.receive_data(what, &mut Vec::new(), 0)
+    }
+
+    /// As [`Self::receive`], of a command that up to `most` bytes of data go to.
+    pub(super) fn receive_data(
+        &mut self,
+        what: &'static str,
+        data: &mut Vec<u8>,
+        most: usize,
+    ) -> Result<Said, DriverError> {
         let mut input = [0; 256];
+        let mut stands = None;
         loop {
             self.wait(PollFlags::IN, what)?;
             let count = match self.stream.read(&mut input) {
@@ -209,47 +221,66 @@ impl Talk<'_> {
                 Err(error) => return Err(self.lost(&error)),
             };
             let mut bytes = &input[..count];
-            let step = self.decoder.step(&mut bytes);
-            let broken = |error: String| {
-                self.refused(format!("{error}; check that the target speaks NVMe/TCP"))
-            };
-            let said = match step {
-                Ok(None) => continue,
-                Ok(Some(Event::IcResp(response))) => {
-                    let agreed = OFFER.agreed(&response);
-                    Said::Agreed(agreed.map_err(|fault| broken(fault.to_string()))?)
+            loop {
+                let step = self.decoder.step(&mut bytes);
+                let broken = |error: String| {
+                    self.refused(format!("{error}; check that the target speaks NVMe/TCP"))
+                };
+                let said = match step {
+                    Ok(None) => break,
+                    Ok(Some(Event::IcResp(response))) => {
+                        let agreed = OFFER.agreed(&response);
+                        Said::Agreed(agreed.map_err(|fault| broken(fault.to_string()))?)
+                    }
+                    Ok(Some(Event::Response(cqe))) => Said::Completed(cqe),
+                    Ok(Some(Event::Terminated { fes, fei })) => {
+                        return Err(DriverError::Terminated {
+                            fes: fes.0,
+                            name: fes.name(),
+                            fei,
+                        });
+                    }
+                    Ok(Some(Event::C2hData(header))) if header.datal as usize <= most => {
+                        stands = header.common.flags.success().then_some(header.cccid);
+                        continue;
+                    }
+                    Ok(Some(Event::Data(piece))) if data.len() + piece.len() <= most => {
+                        data.extend_from_slice(piece);
+                        continue;
+                    }
+                    Ok(Some(Event::DataEnd { intact: true })) if most > 0 => match stands {
+                        // These data stand for the completion.
+                        Some(cid) => Said::Completed(Cqe {
+                            cid,
+                            ..Cqe::default()
+                        }),
+                        None => continue,
+                    },
+                    Ok(Some(_)) => return Err(broken(format!("it sends data before {what}"))),
+                    Err(fault) => return Err(broken(fault.to_string())),
+                };
+                if bytes.is_empty() {
+                    return Ok(said);
                 }
-                Ok(Some(Event::Response(cqe))) => Said::Completed(cqe),
-                Ok(Some(Event::Terminated { fes, fei })) => {
-                    return Err(DriverError::Terminated {
-                        fes: fes.0,
-                        name: fes.name(),
-                        fei,
-                    });
-                }
-                Ok(Some(_)) => return Err(broken(format!("it sends data before {what}"))),
-                Err(fault) => return Err(broken(fault.to_string())),
-            };
-            if bytes.is_empty() {
-                return Ok(said);
+                return Err(broken(format!("it sends more than {what}")));
             }
-            return Err(broken(format!("it sends more than {what}")));
         }
     }
 
-    /// The controller's identifier of a Connect that succeeded.
-    fn admitted(&self, cqe: &Cqe, identity: &Identity) -> Result<u16, DriverError> {
+    /// The controller's identifier of a Connect that succeeded, and whether it asks for
+    /// authentication.
+    fn admitted(&self, cqe: &Cqe, identity: &Identity) -> Result<(u16, bool), DriverError> {
         let status = cqe.status.status();
         if !status.is_success() {
             return Err(self.refused(refusal(status, cqe.dw0, self.target, identity)));
         }
         let admitted = ConnectDw0::from(cqe.dw0);
-        if admitted.atr() || admitted.ascr() {
+        if admitted.ascr() {
             return Err(self.refused(
-                "the target requires authentication (DH-HMAC-CHAP), which this host does not support; allow this host without it".to_owned(),
+                "the target requires TLS by secure channel concatenation, which this host does not support; allow this host without it".to_owned(),
             ));
         }
-        Ok(admitted.cntlid())
+        Ok((admitted.cntlid(), admitted.atr()))
     }
 }
 
@@ -260,9 +291,9 @@ fn is_transient(error: &std::io::Error) -> bool {
 
 /// Why a target refused Connect, and the next step.
 fn refusal(status: Status, dw0: u32, target: &TcpAddress, identity: &Identity) -> String {
-    let host = nvme_spec::fabrics::text_of(&identity.nqn).unwrap_or_default();
+    let host = identity.name();
     let not_allowed = format!(
-        "the target does not admit this host; allow any host there, or the host NQN {host}, which is another one in each process"
+        "the target does not admit this host; allow any host there, or the host NQN {host}, which is another one in each process without --hostnqn"
     );
     match status {
         Status::CONNECT_INVALID_PARAMETERS => {
@@ -300,7 +331,7 @@ fn refusal(status: Status, dw0: u32, target: &TcpAddress, identity: &Identity) -
             "the subsystem is no longer at this address; look it up again".to_owned()
         }
         Status::AUTHENTICATION_REQUIRED => {
-            "the target requires authentication, which this host does not support".to_owned()
+            "the target requires authentication of this queue, which this host does for the Admin Queue only".to_owned()
         }
         other => format!("the target rejects Connect: {other}; see its log"),
     }

@@ -1,18 +1,26 @@
-//! Who this process is to targets: a host identifier, and the host NQN with the same UUID.
+//! Who this process is to targets: a host identifier, and the host NQN with the same UUID or the one
+//! that its user has given, with secrets.
 
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use authentication::{Randomness, Secret};
 use nvme_spec::fabrics::NQN_SIZE;
 
 /// A host.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Identity {
+#[derive(Clone, Debug)]
+pub struct Identity {
     /// Host Identifier: a UUID.
     pub(super) id: [u8; 16],
     /// Host NQN, null terminated.
     pub(super) nqn: [u8; NQN_SIZE],
+    /// What it proves that it knows, where a target asks for that.
+    pub(super) secret: Option<Arc<Secret>>,
+    /// What the controller is to prove that it knows.
+    pub(super) controller: Option<Arc<Secret>>,
 }
+
+static OURS: OnceLock<Identity> = OnceLock::new();
 
 impl Identity {
     /// The identity of this process: one random UUID, so that all its controllers have one host.
@@ -20,17 +28,54 @@ impl Identity {
     /// # Errors
     /// The system has no random numbers.
     pub(super) fn of_process() -> io::Result<&'static Self> {
-        static OURS: OnceLock<Identity> = OnceLock::new();
         if let Some(ours) = OURS.get() {
             return Ok(ours);
         }
-        let mut random = [0; 16];
-        let mut filled = 0;
-        while filled < random.len() {
-            let flags = rustix::rand::GetRandomFlags::empty();
-            filled += rustix::rand::getrandom(&mut random[filled..], flags)?;
-        }
+        let random = random()?;
         Ok(OURS.get_or_init(|| Self::of_random(random)))
+    }
+
+    /// A host with a random identifier and, where they are given, another NQN and secrets.
+    ///
+    /// # Errors
+    /// The NQN is none, there is a secret of the controller's alone, or the system has no random
+    /// numbers.
+    pub fn new(
+        nqn: Option<&str>,
+        secret: Option<Secret>,
+        controller: Option<Secret>,
+    ) -> Result<Self, String> {
+        let random = random().map_err(|error| format!("no random numbers: {error}"))?;
+        let mut new = Self::of_random(random);
+        if let Some(nqn) = nqn {
+            if !nqn.starts_with("nqn.") || nqn.len() >= NQN_LEN || nqn.contains('\0') {
+                return Err(format!(
+                    "`{}` is not a host NQN: write nqn.… with at most {} bytes",
+                    nqn.escape_debug(),
+                    NQN_LEN - 1
+                ));
+            }
+            new.nqn = terminated(nqn);
+        }
+        if secret.is_none() && controller.is_some() {
+            return Err(
+                "a controller authenticates itself only to hosts that do: give the host's secret, too"
+                    .to_owned(),
+            );
+        }
+        (new.secret, new.controller) = (secret.map(Arc::new), controller.map(Arc::new));
+        Ok(new)
+    }
+
+    /// Makes this the identity of the process, before it connects for the first time. False: it has
+    /// one.
+    pub fn assume(self) -> bool {
+        OURS.set(self).is_ok()
+    }
+
+    /// The host NQN.
+    pub(super) fn name(&self) -> &str {
+        nvme_spec::fabrics::text_of(&self.nqn).unwrap_or_default()
     }
 
     /// The identity of these random bytes: version 4, variant 1 (RFC 9562, 5.4).
@@ -48,8 +93,29 @@ impl Identity {
         Self {
             id,
             nqn: terminated(&text),
+            secret: None,
+            controller: None,
         }
     }
+}
+
+/// Bytes of an NQN with its zero, of which a host NQN has fewer (Base 2.1, 4.7).
+const NQN_LEN: usize = 224;
+
+/// Random bytes of the system.
+fn random<const LEN: usize>() -> io::Result<[u8; LEN]> {
+    let mut random = [0; LEN];
+    let mut filled = 0;
+    while filled < LEN {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(&mut random[filled..], flags)?;
+    }
+    Ok(random)
+}
+
+/// Random numbers of one exchange.
+pub(super) fn randomness() -> io::Result<Randomness> {
+    Ok(Randomness::new(&random()?))
 }
 
 /// An NQN in a field of Connect's data.

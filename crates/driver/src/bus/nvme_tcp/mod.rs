@@ -16,10 +16,11 @@
 //! again, and so does enabling a controller that was disabled. Locks are taken in the order
 //! registers, shared memory, Admin Queue, I/O queue, completion queue.
 //!
-//! What it does not do: no digests, no authentication, no TLS, no keep alive, and no data other
+//! What it does not do: no digests, no TLS, no keep alive, and no data other
 //! than one SGL data block.
 
 mod address;
+mod authenticate;
 mod commands;
 mod connect;
 mod connection;
@@ -44,6 +45,7 @@ use rustix::io::Errno;
 
 pub use self::address::TcpAddress;
 use self::connection::End;
+pub use self::identity::Identity;
 use self::properties::Registers;
 use self::queues::Queue;
 use self::rings::Cq;
@@ -69,6 +71,7 @@ const BLOCKED: Duration = Duration::from_millis(1);
 /// The bus to a controller behind a target.
 pub struct NvmeTcp {
     target: TcpAddress,
+    host: Identity,
     timeout: Duration,
     started: Instant,
     registers: Mutex<Registers>,
@@ -114,6 +117,22 @@ impl NvmeTcp {
     /// # Errors
     /// [`DriverError::Target`], [`DriverError::Timeout`], [`DriverError::System`].
     pub fn connect(target: &TcpAddress, timeout: Duration) -> Result<Self, DriverError> {
+        let host = Identity::of_process().map_err(|source| DriverError::System {
+            what: "make a host identifier",
+            source,
+        })?;
+        Self::connect_as(host, target, timeout)
+    }
+
+    /// As [`Self::connect`], as another host than that of the process.
+    ///
+    /// # Errors
+    /// Those of [`Self::connect`].
+    pub fn connect_as(
+        host: &Identity,
+        target: &TcpAddress,
+        timeout: Duration,
+    ) -> Result<Self, DriverError> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
         let epoll = epoll.map_err(|errno| DriverError::System {
             what: "create an epoll instance",
@@ -121,6 +140,7 @@ impl NvmeTcp {
         })?;
         let bus = Self {
             target: target.clone(),
+            host: host.clone(),
             timeout,
             started: Instant::now(),
             registers: Mutex::default(),

@@ -43,7 +43,7 @@ impl NvmeTcp {
             cntlid: None,
             in_capsule: ADMIN_IN_CAPSULE,
         };
-        let (connection, cntlid) = connect::open(&self.target, wanted, self.timeout)?;
+        let (connection, cntlid) = connect::open(&self.target, &self.host, wanted, self.timeout)?;
         self.cntlid.store(cntlid, Ordering::Relaxed);
         *lock(&self.queues[0]) = Some(self.queue(0, connection, None)?);
         *lock(&self.end) = None;

@@ -16,6 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use authentication::{Next, Outcome};
 use controller::Controller;
 use memory::{Access, Buffer, ClientMappings, DmaMap, HostMemory, Iova};
 use nvme_spec::fabrics::{ConnectDw0, FabricsType};
@@ -23,6 +24,7 @@ use nvme_spec::registers::{ACQ, AQA, ASQ, Aqa, CC, Cc, ShutdownStatus};
 use nvme_spec::{Sqe, Status};
 use port::time::Time;
 
+use crate::nvme_tcp::authentication::{Exchange, Proof};
 use crate::nvme_tcp::connect::{HOSTID_OFFSET, HOSTNQN_OFFSET, Host, QID_OFFSET, Refusal};
 use crate::nvme_tcp::connection::{Connection, End};
 use crate::nvme_tcp::counters::Counters;
@@ -49,6 +51,12 @@ const CHECK_NS: u64 = 1_000_000_000;
 const RESET_NS: u64 = 3_000_000_000;
 /// How long a host of a controller that has failed is silent at least when its association ends.
 const SILENT_NS: u64 = 1_000_000_000;
+
+/// Fabrics commands that carry messages of an exchange.
+const AUTHENTICATION: [FabricsType; 2] = [
+    FabricsType::AUTHENTICATION_SEND,
+    FabricsType::AUTHENTICATION_RECEIVE,
+];
 
 /// Result of a poll of an association.
 #[derive(Debug)]
@@ -93,6 +101,10 @@ pub struct Association {
     /// Small slots that a medium may still have, of queues that are gone.
     lost: Vec<Buffer>,
     admin: Queue,
+    /// What its host has still to prove; the Authentication Receive command that waits for an
+    /// answer.
+    exchange: Option<(Exchange, Option<u16>)>,
+    proof: Proof,
     /// By queue identifier, from 1 on.
     io: Box<[Option<Io>]>,
     /// Those behind so many are not there.
@@ -130,6 +142,7 @@ impl Association {
             connection,
             config,
             connect,
+            exchange,
         } = arrival;
         let queues = usize::from(config.queues);
         let slot = (config.max_transfer as usize).next_multiple_of(PAGE);
@@ -160,7 +173,8 @@ impl Association {
         controller.set_view(map.view(), mappings.lost());
         controller.connect(connect.host.id, connect.kato_ms);
         let cntlid = controller.id().0;
-        admin.accept(ConnectDw0::new().with_cntlid(cntlid).into());
+        let asked = ConnectDw0::new().with_atr(exchange.is_some());
+        admin.accept(asked.with_cntlid(cntlid).into());
         Ok(Self {
             host: connect.host,
             cntlid,
@@ -170,6 +184,8 @@ impl Association {
             slots,
             lost: Vec::new(),
             admin,
+            proof: Proof::of(exchange.as_ref()),
+            exchange: exchange.map(|exchange| (exchange, None)),
             io: (0..queues).map(|_| None).collect(),
             used: 0,
             waiting: Vec::new(),
@@ -199,6 +215,12 @@ impl Association {
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.host
+    }
+
+    /// What its host has proved.
+    #[must_use]
+    pub fn proof(&self) -> Proof {
+        self.proof
     }
 
     /// I/O queues that are open.
@@ -298,6 +320,7 @@ impl Association {
         self.grant(now);
         worked |= self.submit(controller);
         worked |= self.take(controller, now)?;
+        self.authenticate(now)?;
         if self.slots.are_lost() {
             return Err(End::MediumHangs);
         }
@@ -373,10 +396,15 @@ impl Association {
         let waiting = self.waiting.iter().map(|(_, until)| *until);
         let leaving = self.leaving.iter().map(Farewell::deadline);
         let checks = self.failed || self.open().any(Queue::has_deadline);
+        let exchange = self
+            .exchange
+            .iter()
+            .map(|(exchange, _)| exchange.deadline());
         let timeout = u64::from(self.kato_ms) * 1_000_000;
         let silent = (timeout > 0).then(|| self.check_at.max(self.heard + timeout));
         waiting
             .chain(leaving)
+            .chain(exchange)
             .chain(checks.then_some(self.check_at))
             .chain(silent)
             .min()
@@ -390,7 +418,7 @@ impl Association {
         let mut connection = self.admin.part(&mut self.slots).0;
         if let End::Fault(fault) = end {
             connection.terminate(*fault);
-        } else {
+        } else if !matches!(end, End::Authentication(_)) {
             connection.forget();
         }
         self.leaving.push(Farewell::new(connection, now));
@@ -496,6 +524,7 @@ impl Association {
             counters,
             config,
             ready,
+            proof,
             ..
         } = self;
         let io = &mut io[..*used];
@@ -505,6 +534,7 @@ impl Association {
             namespaces: controller.namespaces(),
             config,
             ready: *ready,
+            gate: proof.gate(),
             now,
         };
         // What came with a Connect command no poller knows of.
@@ -545,6 +575,11 @@ impl Association {
         let mut worked = false;
         while let Some((index, sqe)) = self.admin.next_fabrics() {
             worked = true;
+            let kind = sqe.fabrics_type();
+            if AUTHENTICATION.contains(&kind) {
+                self.take_authentication(index, kind, now);
+                continue;
+            }
             let result = if sqe.fabrics_type() == FabricsType::PROPERTY_GET {
                 properties::get(controller, &sqe)
             } else {
@@ -558,6 +593,51 @@ impl Association {
             self.admin.answer(index, status, words);
         }
         worked
+    }
+
+    /// Executes Authentication Send, and begins Authentication Receive.
+    fn take_authentication(&mut self, index: u16, kind: FabricsType, now: Time) {
+        let status = match &mut self.exchange {
+            Some((exchange, _)) if kind == FabricsType::AUTHENTICATION_SEND => {
+                exchange.take(&self.admin.message(index), now);
+                Status::SUCCESSFUL_COMPLETION
+            }
+            Some((_, fetching @ None)) => {
+                *fetching = Some(index);
+                return;
+            }
+            _ => Status::COMMAND_SEQUENCE_ERROR,
+        };
+        self.admin.answer(index, status, [0, 0]);
+    }
+
+    /// Answers Authentication Receive when there is a message, and sees how far the exchange is.
+    fn authenticate(&mut self, now: Time) -> Result<(), End> {
+        let Some((exchange, fetching)) = &mut self.exchange else {
+            return Ok(());
+        };
+        exchange.look(now);
+        if let Some(index) = *fetching
+            && let Next::Message(message) = exchange.next()
+        {
+            *fetching = None;
+            if !self.admin.answer_with(index, &message) {
+                let status = Status::INVALID_FIELD_IN_COMMAND;
+                self.admin.answer(index, status, [0, 0]);
+            }
+            self.admin.send(&mut self.slots, now)?;
+        }
+        match exchange.outcome() {
+            Outcome::Pending if now >= exchange.until() => Err(End::Unauthenticated),
+            Outcome::Pending => Ok(()),
+            Outcome::Failed(failed) => Err(End::Authentication(failed)),
+            Outcome::Authenticated { both } => {
+                self.proof = if both { Proof::Both } else { Proof::Host };
+                self.changes += 1;
+                self.exchange = None;
+                Ok(())
+            }
+        }
     }
 
     fn set_property(

@@ -19,7 +19,7 @@ use port::time::Time;
 
 use super::{Answer, Discovery, DiscoveryLog, TRANSFER_MAX};
 use crate::nvme_tcp::connection::{Connection, End, Pdu};
-use crate::nvme_tcp::judge::{Limits, judge};
+use crate::nvme_tcp::judge::{Gate, Limits, judge};
 use crate::nvme_tcp::newcomer::{Arrival, Farewell};
 
 /// Bytes of data in a command capsule that are taken: no command has any, and admin commands may.
@@ -206,6 +206,7 @@ impl DiscoverySession {
             *head = (*head + 1) % self.entries;
         }
         let limits = Limits {
+            gate: Gate::None,
             max_transfer: TRANSFER_MAX as u32,
             small: 0,
             namespaces: None,

@@ -16,7 +16,7 @@ use port::time::Time;
 use port::{Added, Channel, ChannelId, Channels, Done, MediumTraits, Request};
 use subsystem::{Subsystem, SubsystemConfig};
 use transport::nvme_tcp::{
-    Association, Digests, End, Farewell, Newcomer, Progress, Refusal, Success, TargetConfig,
+    Access, Association, Digests, End, Farewell, Newcomer, Progress, Refusal, Success, TargetConfig,
 };
 
 /// The subsystem's name.
@@ -102,6 +102,7 @@ pub(super) fn config() -> TargetConfig {
     TargetConfig {
         name: "t".into(),
         subnqn: SUBNQN.into(),
+        access: Access::anyone(),
         queues: QUEUES,
         queue_depth: 32,
         max_transfer: MAX_TRANSFER,

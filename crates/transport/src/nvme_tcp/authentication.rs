@@ -1,0 +1,205 @@
+//! The authentication of one host: its exchange, and the powers of it, which another thread
+//! computes.
+//!
+//! Powers take milliseconds, in which a reactor would serve no other host. They go through a queue
+//! that has room for one of each exchange, and at most [`EXCHANGES`] exchanges are in progress: a
+//! host beyond them is told that the controller is busy, and tries again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
+
+use authentication::{ControllerSide, Next, Outcome, Parties, Randomness, Work, Worked};
+use port::time::Time;
+
+use super::connect::Refusal;
+use super::judge::Gate;
+
+/// Exchanges in progress at most, of all that have the same [`Powers`].
+const EXCHANGES: usize = 64;
+/// How long a whole exchange may take, from Connect on. A guest without hardware virtualization
+/// takes a second for its powers.
+const EXCHANGE_NS: u64 = 20_000_000_000;
+/// How often the result of work is looked for.
+const LOOK_NS: u64 = 1_000_000;
+
+/// What a host has proved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Proof {
+    /// It does not have to prove anything.
+    #[default]
+    Unasked,
+    /// Nothing yet.
+    Pending,
+    /// That it knows its secret.
+    Host,
+    /// The same, and the controller has proved that it knows its own.
+    Both,
+}
+
+impl Proof {
+    pub(super) fn of(exchange: Option<&Exchange>) -> Self {
+        match exchange {
+            None => Self::Unasked,
+            Some(_) => Self::Pending,
+        }
+    }
+
+    pub(super) fn gate(self) -> Gate {
+        match self {
+            Self::Unasked => Gate::None,
+            Self::Pending => Gate::Closed,
+            Self::Host | Self::Both => Gate::Passed,
+        }
+    }
+}
+
+/// A way to the thread that computes powers.
+#[derive(Clone, Debug)]
+pub struct Powers {
+    jobs: SyncSender<Job>,
+    exchanges: Arc<AtomicUsize>,
+}
+
+/// A power to compute: [`Job::run`].
+#[derive(Debug)]
+pub struct Job {
+    work: Work,
+    answer: Sender<Worked>,
+    /// An exchange that has ended has room in the queue until its work is taken out.
+    _place: Arc<Place>,
+}
+
+impl Job {
+    /// Computes it, which takes milliseconds, and hands it to its exchange.
+    pub fn run(self) {
+        // The exchange may be over.
+        let _ = self.answer.send(self.work.run());
+    }
+}
+
+/// A way to a thread, and what the thread is to do, in order.
+#[must_use]
+pub fn powers() -> (Powers, Receiver<Job>) {
+    let (jobs, received) = sync_channel(EXCHANGES);
+    let powers = Powers {
+        jobs,
+        exchanges: Arc::default(),
+    };
+    (powers, received)
+}
+
+/// The place of an exchange among those in progress.
+#[derive(Debug)]
+struct Place(Arc<AtomicUsize>);
+
+impl Powers {
+    fn admit(&self) -> Option<Arc<Place>> {
+        let place = Place(self.exchanges.clone());
+        let before = place.0.fetch_add(1, Ordering::Relaxed);
+        (before < EXCHANGES).then(|| Arc::new(place))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The exchange of one host.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    side: ControllerSide,
+    place: Arc<Place>,
+    jobs: SyncSender<Job>,
+    /// Where the result of the work in progress comes.
+    working: Option<Receiver<Worked>>,
+    until: Time,
+    look_at: Time,
+}
+
+/// Random bytes of the system.
+fn random() -> Option<Randomness> {
+    let mut bytes = [0; Randomness::LEN];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::NONBLOCK;
+        filled += rustix::rand::getrandom(&mut bytes[filled..], flags).ok()?;
+    }
+    Some(Randomness::new(&bytes))
+}
+
+impl Exchange {
+    /// The exchange of a host that has connected.
+    ///
+    /// # Errors
+    /// There are too many, or no random numbers.
+    pub(super) fn new(parties: Parties, powers: &Powers, now: Time) -> Result<Self, Refusal> {
+        let place = powers.admit().ok_or(Refusal::Busy)?;
+        let random = random().ok_or(Refusal::Busy)?;
+        Ok(Self {
+            side: ControllerSide::new(parties, random),
+            place,
+            jobs: powers.jobs.clone(),
+            working: None,
+            until: now + EXCHANGE_NS,
+            look_at: now,
+        })
+    }
+
+    /// Takes a message of the host.
+    pub(super) fn take(&mut self, message: &[u8], now: Time) {
+        let Some(work) = self.side.take(message) else {
+            return;
+        };
+        let (answer, working) = channel();
+        let job = Job {
+            work,
+            answer,
+            _place: self.place.clone(),
+        };
+        // There is room; without a thread nothing comes, which is seen as a failure.
+        let _ = self.jobs.try_send(job);
+        (self.working, self.look_at) = (Some(working), now + LOOK_NS);
+    }
+
+    /// Takes the result of work.
+    pub(super) fn look(&mut self, now: Time) {
+        let Some(working) = &self.working else {
+            return;
+        };
+        let worked = match working.try_recv() {
+            Ok(worked) => worked,
+            Err(TryRecvError::Empty) => {
+                self.look_at = now + LOOK_NS;
+                return;
+            }
+            Err(TryRecvError::Disconnected) => Worked::failed(),
+        };
+        self.working = None;
+        self.side.worked(worked);
+    }
+
+    /// The next message for the host.
+    pub(super) fn next(&mut self) -> Next {
+        self.side.next()
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        self.side.outcome()
+    }
+
+    /// When it fails.
+    pub(super) fn until(&self) -> Time {
+        self.until
+    }
+
+    /// When it is to be looked at.
+    pub(super) fn deadline(&self) -> Time {
+        match self.working {
+            Some(_) => self.look_at.min(self.until),
+            None => self.until,
+        }
+    }
+}
