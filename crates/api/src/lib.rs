@@ -46,9 +46,9 @@ pub use request::{
 };
 pub use stats::{ByDirection, ControllerStats, QueueStats, Stats};
 pub use status::{
-    AssociationStatus, ContinuedTiming, ControllerIdentity, ControllerStatus, DriveStatus,
-    EndedProcess, FileStatus, HostProcess, HostStatus, Inventory, IoStatus, MediumErrors,
-    MediumStatus, NamespaceIdentity, NamespaceStatus, PartitionStatus, ProcessStatus,
+    AssociationStatus, Authentication, ContinuedTiming, ControllerIdentity, ControllerStatus,
+    DriveStatus, EndedProcess, FileStatus, HostProcess, HostStatus, Inventory, IoStatus,
+    MediumErrors, MediumStatus, NamespaceIdentity, NamespaceStatus, PartitionStatus, ProcessStatus,
     QueuePlacement, ReactorStatus, Stopping, TenantStatus, UpgradeRequest, Upgrading,
 };
 pub use timing::{ParameterStatus, TimingStatus};

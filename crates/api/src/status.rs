@@ -265,6 +265,21 @@ pub struct ControllerStatus {
     pub placement: Vec<QueuePlacement>,
 }
 
+/// Authentication of a host over NVMe/TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Authentication {
+    /// None: the host has no secret in the configuration.
+    #[default]
+    None,
+    /// In progress: nothing else is served before it has ended.
+    Pending,
+    /// The host has authenticated itself by DH-HMAC-CHAP.
+    Host,
+    /// The host and the controller have authenticated themselves by DH-HMAC-CHAP.
+    Both,
+}
+
 /// Host over NVMe/TCP: an association, with a connection for each of its queues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AssociationStatus {
@@ -275,6 +290,9 @@ pub struct AssociationStatus {
     pub address: SocketAddr,
     /// Identifier of the association's controller in the subsystem (CNTLID).
     pub cntlid: u16,
+    /// How the host was authenticated.
+    #[serde(default)]
+    pub authentication: Authentication,
     /// Number of I/O queues.
     pub io_queues: u16,
     /// Keep alive timeout in milliseconds; 0: none.

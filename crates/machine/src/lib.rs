@@ -10,6 +10,7 @@ pub mod files;
 pub mod image;
 pub mod initiator;
 pub mod qemu;
+pub mod secret;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "for tests")]
 pub mod testing;

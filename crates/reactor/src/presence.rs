@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use port::time::Time;
+use transport::nvme_tcp::Proof;
 
 /// Called with the name of a controller, and whether it has a host now. It must not wait.
 pub type Announce = fn(controller: &str, is_there: bool);
@@ -30,6 +31,8 @@ pub struct HostView {
     pub nqn: String,
     /// Address of the host's admin connection.
     pub address: SocketAddr,
+    /// What the host has proved.
+    pub proof: Proof,
     /// Number of I/O queues.
     pub io_queues: u16,
     /// Keep alive timeout in milliseconds; 0: none.
@@ -151,6 +154,7 @@ mod tests {
             cntlid,
             nqn: "nqn.2014-08.org.nvmexpress:uuid:1".to_owned(),
             address: "127.0.0.1:50000".parse().unwrap(),
+            proof: Proof::default(),
             io_queues: 0,
             keep_alive_ms: 5000,
             connected: Time(7),

@@ -45,6 +45,9 @@ pub struct Allocated {
     pub uncorrectable: BlockRanges,
     /// Its registrants, and the holder of a reservation.
     pub reservation: Reservation,
+    /// NQNs of the hosts over a network that it is visible to; none: all. It is the
+    /// configuration's, and in no record.
+    pub hosts: Option<Arc<[String]>>,
 }
 
 /// An operation that keeps hosts from a namespace.
@@ -84,6 +87,7 @@ impl Allocated {
             busy: None,
             uncorrectable: BlockRanges::default(),
             reservation: Reservation::default(),
+            hosts: None,
             namespace,
         }
     }

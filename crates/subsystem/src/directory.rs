@@ -256,8 +256,8 @@ impl Directory {
 
     /// A controller's attached namespaces, with its host's restrictions.
     #[must_use]
-    pub fn table(&self, id: ControllerId, host: Host) -> NamespaceTable {
-        let attached = self.namespaces.iter().filter(|n| n.attached.contains(id));
+    pub fn table(&self, has_it: impl Fn(&Allocated) -> bool, host: Host) -> NamespaceTable {
+        let attached = self.namespaces.iter().filter(|n| has_it(n));
         let lock = self.sanitize.lock();
         let seen = |n: &Allocated| {
             let mut restrictions = n.restrictions(host);

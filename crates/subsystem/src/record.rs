@@ -263,6 +263,7 @@ impl NamespaceRecord {
             busy: None,
             uncorrectable: marked(&uncorrectable, blocks).ok_or(RestoreError::Uncorrectable)?,
             reservation: reservation.unwrap_or_default().after_power_cycle(),
+            hosts: None,
         })
     }
 }
@@ -360,6 +361,7 @@ impl Allocated {
             busy,
             uncorrectable,
             reservation,
+            hosts: _,
         } = self;
         let Namespace {
             nsid,

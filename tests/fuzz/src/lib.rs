@@ -10,6 +10,7 @@
     reason = "a target that panics has found something"
 )]
 
+mod authentication;
 mod mediated;
 mod moved_state;
 mod prp_walk;
@@ -37,6 +38,8 @@ macro_rules! targets {
 }
 
 targets! {
+    /// A peer that does not know the secret sends messages of authentication.
+    authentication
     /// A host that shares a drive with another one does anything.
     mediated
     /// A controller takes a state that a client has changed.

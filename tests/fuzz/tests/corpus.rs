@@ -81,6 +81,7 @@ macro_rules! replayed {
 }
 
 replayed! {
+    authentication
     mediated
     moved_state
     prp_walk

@@ -31,7 +31,13 @@ pub(super) const ALLOWED: Table<'static> = &[
     ("controller", &["memory", "nvme-spec", "port", "subsystem"]),
     (
         "driver",
-        &["authentication", "memory", "nvme-spec", "nvme-tcp", "vfio-user"],
+        &[
+            "authentication",
+            "memory",
+            "nvme-spec",
+            "nvme-tcp",
+            "vfio-user",
+        ],
     ),
     ("engine", &["controller", "memory", "port", "subsystem"]),
     ("guest-rig", &[]),
@@ -40,6 +46,7 @@ pub(super) const ALLOWED: Table<'static> = &[
         "lab",
         &[
             "api",
+            "authentication",
             "conformance",
             "controller",
             "driver",
@@ -102,6 +109,7 @@ pub(super) const ALLOWED: Table<'static> = &[
     (
         "server",
         &[
+            "authentication",
             "api",
             "controller",
             "driver",
@@ -154,6 +162,7 @@ pub(super) const ALLOWED: Table<'static> = &[
     (
         "tests-fuzz",
         &[
+            "authentication",
             "controller",
             "driver",
             "engine",

@@ -9,6 +9,7 @@ mod ana;
 mod control;
 mod controller;
 pub mod drive;
+mod host;
 mod index;
 mod initial;
 mod listen;
@@ -44,6 +45,7 @@ pub use allow::AdminAllow;
 pub use ana::{Ana, AnaState};
 pub use control::Control;
 pub use controller::{Controller, Doorbells, Fuse};
+pub use host::Host;
 pub use initial::Initial;
 pub use listen::Listen;
 pub use medium::{Backing, Dialect, Direct, Medium, MediumKeys, Vendor};
@@ -102,6 +104,8 @@ object! {
         namespace: Vec<Namespace> | unset => Step;
         /// Tenants that share media by weights and rate limits, up to 1024.
         tenant: Vec<Tenant> | unset => Step { unset: "none; every command starts at once" };
+        /// Hosts that connect over NVMe/TCP.
+        host: Vec<Host> | unset => Restart { unset: "every host may connect" };
         /// NVMe controllers that hosts attach to.
         controller: Vec<Controller> | unset => Step;
     }

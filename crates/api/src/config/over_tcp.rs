@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::object::Object;
 use super::problem::Place;
-use super::{Controller, Doorbells, Listen, Size, SocketMode};
+use super::{Config, Controller, Doorbells, Listen, Size, SocketMode};
 
 /// Most entries of an I/O queue that initiators ask for (Linux, `NVMF_MAX_QUEUE_SIZE`).
 const MAX_DEPTH: u16 = 1024;
@@ -20,7 +20,7 @@ impl Controller {
     }
 
     /// Appends what is wrong with the keys of NVMe/TCP.
-    pub(super) fn validate_tcp(&self, place: &mut Place<'_>) {
+    pub(super) fn validate_tcp(&self, config: &Config, place: &mut Place<'_>) {
         let Some(address) = self.tcp_address() else {
             place.require(self.tcp.is_none(), || {
                 "tcp: only for a controller with listen = \"nvme-tcp:ADDRESS:PORT\": remove it, or change listen".into()
@@ -30,18 +30,25 @@ impl Controller {
             });
             return;
         };
-        let tcp = self.tcp.unwrap_or_default();
+        let tcp = self.tcp.clone().unwrap_or_default();
         for problem in tcp.wrong_keys() {
             place.problem(format!("tcp: {problem}"));
         }
         place.require(
-            tcp.allow_anonymous || address.ip().to_canonical().is_loopback(),
+            tcp.allow_anonymous
+                || address.ip().to_canonical().is_loopback()
+                || config.authenticates_all(self),
             || {
                 format!(
-                    "listen = \"{}\": other machines reach this address, and hosts are not authenticated: write a loopback address as 127.0.0.1, or allow_anonymous = true in its `tcp`",
+                    "listen = \"{}\": other machines reach this address, and not every host that may connect is authenticated: write a [[host]] with a dhchap_key for each of them, a loopback address as 127.0.0.1, or allow_anonymous = true in its `tcp`",
                     self.listen
                 )
             },
+        );
+        config.validate_listed(
+            "tcp: allow",
+            tcp.allow.as_deref().unwrap_or_default(),
+            place,
         );
         let least = self.max_transfer.0.saturating_mul(2);
         place.require(tcp.memory.0 >= least, || {

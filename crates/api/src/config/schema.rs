@@ -11,7 +11,7 @@ use super::object::{Key, Listed, Object, When};
 use super::survival::Survival;
 use super::tenant::Tenant;
 use super::trace::Trace;
-use super::{Config, Control, Controller, Fuse, MediumKeys, Namespace, Reactor, Tcp, Zoned};
+use super::{Config, Control, Controller, Fuse, Host, MediumKeys, Namespace, Reactor, Tcp, Zoned};
 
 macro_rules! tables {
     ($($name:literal: $object:ty,)+) => {
@@ -27,6 +27,7 @@ tables! {
     "Control": Control,
     "Controller": Controller,
     "Fuse": Fuse,
+    "Host": Host,
     "Log": Log,
     "Medium": MediumKeys,
     "Namespace": Namespace,

@@ -22,7 +22,7 @@ pub enum Success {
 
 object! {
     /// NVMe/TCP options of a controller.
-    #[derive(Copy, Eq)]
+    #[derive(Eq)]
     pub struct Tcp(TcpKeys, "tcp") {
         /// Maximum size of write data in the command capsule of an I/O queue; larger data waits
         /// for the controller's request.
@@ -37,8 +37,13 @@ object! {
         /// Hosts whose reads end with the data, without a response: `specified` for those that
         /// disable submission queue flow control, `always` for all.
         success: Success = Success::default() => Fixed;
-        /// Serve an address that other machines reach, although hosts are not authenticated and
-        /// data is not encrypted.
+        /// Hosts that may connect: their NQNs, or names of `[[host]]`.
+        allow: Option<Vec<String>> | unset => Fixed {
+            unset: "the hosts of `[[host]]`, or every host where there is none",
+            value: "HOST",
+        };
+        /// Serve an address that other machines reach, although not every host is authenticated.
+        /// Data is not encrypted in any case.
         allow_anonymous: bool = false => Fixed;
         /// Maximum memory for the data of one host's commands.
         memory: Size = Size(64 << 20) => Fixed {

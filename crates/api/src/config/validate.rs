@@ -55,6 +55,7 @@ impl Config {
         }
         names("tenant", self.tenant.iter().map(|t| &t.name), &mut problems);
         self.validate_tenants(&mut problems);
+        self.validate_hosts(&mut problems);
         self.validate_subsystems(&objects, &mut problems);
         problems
     }
@@ -119,6 +120,8 @@ impl Namespace {
             problems,
         };
         place.keys(self);
+        let hosts = self.hosts.as_deref().unwrap_or_default();
+        objects.config.validate_listed("hosts", hosts, &mut place);
         if let Some(range) = self.range {
             place.require(
                 range.start.0.is_multiple_of(4096) && range.len() >= u64::from(self.lba_size),
@@ -192,7 +195,7 @@ impl Controller {
             problems,
         };
         place.keys(self);
-        self.validate_own(&mut place);
+        self.validate_own(config, &mut place);
         self.validate_migration(config, &mut place);
         for (index, name) in self.namespaces.iter().enumerate() {
             place.require(objects.namespace(name).is_some(), || {
@@ -269,7 +272,7 @@ impl Controller {
         mine.any(|n| n.media == medium) || self.pool.iter().any(|name| name == medium)
     }
 
-    fn validate_own(&self, place: &mut Place<'_>) {
+    fn validate_own(&self, config: &Config, place: &mut Place<'_>) {
         place.require(!matches!(self.listen, Listen::Unix(_)), || {
             format!(
                 "listen = \"{}\": write vfio-user:PATH, fuse:FOLDER or nvme-tcp:ADDRESS:PORT",
@@ -280,7 +283,7 @@ impl Controller {
         place.require(is_mounted || self.fuse.is_none(), || {
             "fuse: only for a controller with listen = \"fuse:FOLDER\": remove it, or change listen".into()
         });
-        self.validate_tcp(place);
+        self.validate_tcp(config, place);
         place.require(!is_mounted || !self.intx, || {
             "intx: a mount uses no interrupt pin: remove it".into()
         });

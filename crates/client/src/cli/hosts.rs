@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::config::{self, Span};
-use api::{AssociationStatus, ControllerStatus, Inventory};
+use api::{AssociationStatus, Authentication, ControllerStatus, Inventory};
 use terminal::table::{Align, Table};
 
 use super::parse::Control;
@@ -19,8 +19,10 @@ Examples:
 /// List the hosts of a running server
 ///
 /// A controller with a TCP address has any number of hosts, each with its NQN, address and
-/// controller identifier (CNTLID); other controllers have one host at a time. `keep alive` is the
-/// time after which a silent host is disconnected; `ANA` are the states of ANA groups that are set.
+/// controller identifier (CNTLID); other controllers have one host at a time. `authenticated` is
+/// `host` where the host has proved its secret by DH-HMAC-CHAP, and `both` where the controller has,
+/// too. `keep alive` is the time after which a silent host is disconnected; `ANA` are the states of
+/// ANA groups that are set.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Hosts {
@@ -97,6 +99,7 @@ pub(super) fn over_tcp(inventory: &Inventory) -> Table {
         ("address", Align::Left),
         ("cntlid", Align::Right),
         ("queues", Align::Right),
+        ("authenticated", Align::Left),
         ("keep alive", Align::Right),
         ("connected", Align::Right),
         ("ANA", Align::Left),
@@ -122,6 +125,13 @@ fn row(controller: &config::Controller, host: &AssociationStatus) -> Vec<String>
         host.address.to_string(),
         format!("{:#x}", host.cntlid),
         host.io_queues.to_string(),
+        match host.authentication {
+            Authentication::None => "-",
+            Authentication::Pending => "not yet",
+            Authentication::Host => "host",
+            Authentication::Both => "both",
+        }
+        .to_owned(),
         keep_alive,
         Span(connected).to_string(),
         match controller.ana.to_string() {
@@ -148,8 +158,8 @@ mod tests {
             r#"{"media":[],"namespaces":[],"tenants":[],"reactors":[],
                 "controllers":[{"name":"vm1","listen":"vfio-user:/a","attached":true,"host":{"process":7,"command":"qemu"}},
                                {"name":"vm2","listen":"vfio-user:/b","attached":false},
-                               {"name":"store","listen":"nvme-tcp:127.0.0.1:4420","attached":true,"ana":{"2":"inaccessible"},
-                                "hosts":[{"nqn":"nqn.a","address":"127.0.0.1:50000","cntlid":256,"io_queues":2,"keep_alive_ms":5000,"connected_ms":61999},
+                                {"name":"store","listen":"nvme-tcp:127.0.0.1:4420","attached":true,"ana":{"2":"inaccessible"},
+                                 "hosts":[{"nqn":"nqn.a","address":"127.0.0.1:50000","cntlid":256,"authentication":"both","io_queues":2,"keep_alive_ms":5000,"connected_ms":61999},
                                          {"nqn":"nqn.\u001bb","address":"[::1]:50001","cntlid":257,"io_queues":0,"keep_alive_ms":0,"connected_ms":0}]}]}"#,
         )
         .unwrap();
@@ -165,6 +175,7 @@ mod tests {
             "127.0.0.1:50000",
             "0x100",
             "2",
+            "both",
             "5s",
             "61s",
             "2=inaccessible",
@@ -175,6 +186,7 @@ mod tests {
             "[::1]:50001",
             "0x101",
             "0",
+            "-",
             "-",
             "0s",
             "2=inaccessible",

@@ -39,6 +39,11 @@ impl Controller {
         self.apply_connect();
     }
 
+    /// The name of the host that has connected, which decides what it sees.
+    pub fn name_host(&mut self, nqn: &str) {
+        self.host_nqn = Some(nqn.into());
+    }
+
     /// The Keep Alive Timeout in milliseconds, of Connect or of the feature; 0 is none.
     #[must_use]
     pub fn keep_alive_ms(&self) -> u32 {
@@ -73,6 +78,9 @@ impl Controller {
             return;
         };
         if std::mem::take(&mut association.is_new) {
+            if let Some(nqn) = &self.host_nqn {
+                subsystem.name_host(self.id, nqn);
+            }
             subsystem.continue_host(self.id, &association.host_id);
         }
     }

@@ -107,6 +107,8 @@ pub struct Controller {
     pub(crate) features: Features,
     pub(crate) logs: Logs,
     pub(crate) saved: Saved,
+    /// The NQN of that host.
+    host_nqn: Option<Arc<str>>,
     /// The host that has connected, of a controller over fabrics.
     association: Option<Association>,
     pub(crate) health: HealthState,
@@ -194,6 +196,7 @@ impl Controller {
             logs: Logs::after(kept.health.error_log_entries),
             saved,
             association: None,
+            host_nqn: None,
             health: HealthState::powered_on(&kept.health),
             flights: Flights::default(),
             news: News::default(),

@@ -3,6 +3,7 @@
 use driver::Doorbells;
 use driver::bus::place::Place;
 
+use super::as_host::AsHost;
 use super::wait::WaitArg;
 use crate::identity::Identity;
 use crate::load::{Host, Needs};
@@ -29,6 +30,9 @@ pub struct Identify {
 
     #[command(flatten)]
     wait: WaitArg,
+
+    #[command(flatten)]
+    as_host: AsHost,
 }
 
 impl Identify {
@@ -37,6 +41,7 @@ impl Identify {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
+        self.as_host.assume()?;
         let needs = Needs::of(1, 4096).waiting(self.wait.get());
         let mut host = Host::connect(&self.target, Doorbells::Auto, needs)?;
         let identity = Identity::ask(&mut host)?;

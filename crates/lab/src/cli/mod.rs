@@ -1,5 +1,6 @@
 //! The laboratory's commands: their arguments, and what they print.
 
+mod as_host;
 pub mod bench;
 pub mod calibrate;
 pub mod clone;

@@ -9,6 +9,7 @@ use serde::Serialize;
 use terminal::table::{Align, Table};
 use terminal::units;
 
+use super::as_host::AsHost;
 use super::wait::WaitArg;
 use crate::load::{Host, Needs};
 
@@ -51,6 +52,9 @@ struct Report {
 
     #[command(flatten)]
     wait: WaitArg,
+
+    #[command(flatten)]
+    as_host: AsHost,
 }
 
 /// A report, as `--json` prints it. Positions and lengths are in logical blocks.
@@ -121,6 +125,7 @@ impl ZoneCommand {
 
 impl Report {
     fn run(self) -> anyhow::Result<()> {
+        self.as_host.assume()?;
         let needs = Needs::of(1, 64 << 10).waiting(self.wait.get());
         let mut host = Host::connect(&self.target, Doorbells::Auto, needs)?;
         let output = self.ask(&mut host)?;

@@ -159,7 +159,7 @@ fn descriptors(config: &Config, limit: Option<u64>) -> Check {
         .iter()
         .filter(|c| c.tcp_address().is_some());
     let others = over_tcp.map(|c| {
-        let hosts = c.tcp.unwrap_or_default().hosts;
+        let hosts = c.tcp.clone().unwrap_or_default().hosts;
         u64::from(hosts.saturating_sub(1)) * of_host(c.queues)
     });
     let needed = least + others.sum::<u64>();

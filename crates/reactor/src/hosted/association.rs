@@ -107,8 +107,9 @@ impl Attached {
         }
         self.watched = association.changes();
         let io_queues = u16::try_from(association.queues()).unwrap_or(u16::MAX);
-        self.presence
-            .change_association(self.cntlid, |host| host.io_queues = io_queues);
+        self.presence.change_association(self.cntlid, |host| {
+            (host.io_queues, host.proof) = (io_queues, association.proof());
+        });
         let source = Source::Controller(self.slot.0);
         for (_, connection, output) in association.connections() {
             let interest = Interest {

@@ -23,7 +23,7 @@ use nvme_spec::fabrics::CNTLID_MAX;
 use port::time::Time;
 use subsystem::HealthRecord;
 use transport::nvme_tcp::{
-    Arrival, DiscoveryLog, DiscoverySession, Farewell, Newcomer, Progress, Refusal, TargetConfig,
+    Arrival, DiscoveryLog, DiscoverySession, Farewell, Newcomer, Progress, TargetConfig,
 };
 
 use crate::message::{Answer, Listening};
@@ -294,7 +294,6 @@ impl Target {
             return false;
         };
         let before = caller.interest();
-        let mut is_arrival = false;
         let is_over = match caller {
             Caller::New(newcomer, from) => match newcomer.poll(now) {
                 Progress::Waits => false,
@@ -303,10 +302,7 @@ impl Target {
                     self.counts.refuse(end.name());
                     true
                 }
-                Progress::Connects => {
-                    is_arrival = true;
-                    true
-                }
+                Progress::Connects => true,
             },
             Caller::Leaving(farewell) => farewell.poll(now),
             Caller::Discovery(session) => match session.poll(now) {
@@ -331,8 +327,8 @@ impl Target {
             Some(Caller::New(newcomer, from)) => match newcomer.arrive(now) {
                 Ok(arrival) => self.arrivals.push_back((arrival, from)),
                 Err(farewell) => {
-                    if is_arrival {
-                        self.counts.refuse(Refusal::Command(0).name());
+                    if let Some(name) = farewell.refused() {
+                        self.counts.refuse(name);
                     }
                     self.see_off(farewell, now);
                 }

@@ -9,7 +9,7 @@ use controller::config::{DoorbellMode, Fabrics, Interface};
 use engine::ControllerSlot;
 use port::time::Time;
 use subsystem::HealthRecord;
-use transport::nvme_tcp::{Arrival, Association, DiscoveryLog, End, Farewell, Refusal};
+use transport::nvme_tcp::{Arrival, Association, DiscoveryLog, End, Farewell, Proof, Refusal};
 
 use super::Reactor;
 use crate::hosted::association::Attached;
@@ -122,6 +122,7 @@ impl Reactor {
             cntlid: controller.id().0,
             nqn: arrival.host().nqn.clone(),
             address: from,
+            proof: Proof::default(),
             io_queues: 0,
             keep_alive_ms: arrival.kato_ms(),
             connected: now,

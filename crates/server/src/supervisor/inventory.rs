@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use api::config::{self, Config, MediumKind};
 use api::{
-    AssociationStatus, ControllerStatus, DriveStatus, FileStatus, HostProcess, HostStatus,
-    Inventory, IoStatus, MediumErrors, MediumStatus, NamespaceIdentity, NamespaceStatus, Partition,
-    PartitionStatus, QueuePlacement, ReactorStatus, Refusal, TenantStatus,
+    AssociationStatus, Authentication, ControllerStatus, DriveStatus, FileStatus, HostProcess,
+    HostStatus, Inventory, IoStatus, MediumErrors, MediumStatus, NamespaceIdentity,
+    NamespaceStatus, Partition, PartitionStatus, QueuePlacement, ReactorStatus, Refusal,
+    TenantStatus,
 };
 use media::{Trouble, Troubles};
 use reactor::handle::ReactorHandle;
@@ -14,6 +15,7 @@ use reactor::message::View;
 use reactor::network::NetworkCounts;
 use reactor::presence::Presence;
 use subsystem::Allocated;
+use transport::nvme_tcp::Proof;
 
 use super::places::{label, range_of};
 use super::subsystems::{Live, id_of};
@@ -406,6 +408,12 @@ pub(super) fn associations(presence: &Presence) -> Vec<AssociationStatus> {
         .map(|host| AssociationStatus {
             nqn: host.nqn,
             address: host.address,
+            authentication: match host.proof {
+                Proof::Unasked => Authentication::None,
+                Proof::Pending => Authentication::Pending,
+                Proof::Host => Authentication::Host,
+                Proof::Both => Authentication::Both,
+            },
             cntlid: host.cntlid,
             io_queues: host.io_queues,
             keep_alive_ms: host.keep_alive_ms,

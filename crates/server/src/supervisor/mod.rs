@@ -5,6 +5,7 @@
 //! Later changes by hosts and operators are part of the subsystems' state, which lives on their
 //! reactors.
 
+mod access;
 mod controllers;
 mod hosts;
 mod inventory;
@@ -45,7 +46,7 @@ use reactor::handle::ReactorHandle;
 use reactor::presence::Presence;
 use reactor::{Pulse, memory_care};
 use tokio::sync::Notify;
-use transport::nvme_tcp::{DiscoveryLog, Listed};
+use transport::nvme_tcp::{DiscoveryLog, Listed, Powers};
 
 pub use self::media::spec_of;
 use self::mounts::Mounted;
@@ -128,6 +129,8 @@ struct State {
     source: Option<Source>,
     /// Subsystems that hosts can reach over NVMe/TCP, as the reactors know them.
     discovery: Arc<DiscoveryLog>,
+    /// The thread that computes powers for the authentication of hosts, once one needs it.
+    powers: Option<Powers>,
     /// The process that replaces this one when it dies.
     holder: Option<Arc<Holder>>,
     /// When the hosts of the process before went on: the time of CLOCK_MONOTONIC.
@@ -194,6 +197,7 @@ impl Supervisor {
             before: holder.as_ref().and_then(|holder| upgrade::ended(holder)),
             is_continuing: holder.as_ref().is_some_and(|it| it.generation() > 1),
             discovery: network::no_subsystems(),
+            powers: None,
             holder,
             continued: BTreeSet::new(),
             desired: Objects::default(),

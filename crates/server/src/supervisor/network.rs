@@ -36,12 +36,14 @@ impl State {
         address: SocketAddr,
     ) -> anyhow::Result<Way> {
         let listener = self.listener(config, address)?;
-        let tcp = config.tcp.unwrap_or_default();
+        let tcp = config.tcp.clone().unwrap_or_default();
+        let access = self.access(config)?;
         let Words { subnqn, .. } = self.words(&self.aim(), config.subsystem())?;
         let max_transfer = u32::try_from(config.max_transfer.0).context("max_transfer")?;
         let target = TargetConfig {
             name: config.name.clone(),
             subnqn,
+            access,
             discovery_nqn: self.identities()?.subnqn(DISCOVERY),
             queues: config.queues,
             queue_depth: config.queue_depth,

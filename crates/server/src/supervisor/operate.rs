@@ -113,6 +113,7 @@ impl State {
         let nsid = (1..=subsystem::DEFAULT_NAMESPACE_LIMIT).find(free);
         let nsid = nsid.ok_or_else(|| refusal_of(Status::NAMESPACE_IDENTIFIER_UNAVAILABLE))?;
         (new.namespace.nsid, new.ana_group) = (nsid, wanted.ana_group);
+        new.hosts = self.visible_to(&config);
         self.refresh_kept(subsystem).map_err(failed)?;
         self.ask(
             reactor,

@@ -192,6 +192,13 @@ impl State {
             .map(str::to_owned)
             .collect();
         let mut config = subsystem_config(name, merged);
+        let aim = self.aim();
+        let configured = aim.namespaces_of(name);
+        for namespace in &mut config.namespaces {
+            let mut all = configured.iter();
+            let its = all.find(|one| Some(&one.name) == namespace.name.as_ref());
+            namespace.hosts = its.and_then(|its| self.visible_to(its));
+        }
         let sanitizes = config.sanitize.outcome == SanitizeOutcome::InProgress;
         anyhow::ensure!(
             !sanitizes || !self.is_elsewhere(name),

@@ -89,10 +89,34 @@ impl Subsystem {
         self.member(id).map_or(id, Member::entrance)
     }
 
-    /// Whether a controller has a namespace attached.
+    /// The NQN of the host behind a dynamic controller, which decides what it sees.
+    pub fn name_host(&mut self, id: ControllerId, nqn: &str) {
+        if let Some(member) = self.member_mut(id) {
+            member.hostnqn = Some(nqn.into());
+            self.generation += 1;
+        }
+    }
+
+    /// Whether the host behind a controller may know of a namespace. One over a network that has
+    /// not said who it is may know of none that is for certain hosts.
+    #[must_use]
+    pub fn is_visible(&self, namespace: &Allocated, id: ControllerId) -> bool {
+        let Some(hosts) = &namespace.hosts else {
+            return true;
+        };
+        match self.member(id) {
+            Some(member) if member.entrance.is_some() => {
+                let nqn = member.hostnqn.as_deref();
+                nqn.is_some_and(|nqn| hosts.iter().any(|host| host == nqn))
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether a controller has a namespace attached, which its host may know of.
     #[must_use]
     pub fn is_attached(&self, namespace: &Allocated, id: ControllerId) -> bool {
-        namespace.attached.contains(self.entrance_of(id))
+        namespace.attached.contains(self.entrance_of(id)) && self.is_visible(namespace, id)
     }
 
     /// Forgets a dynamic controller that has left, as far as that is possible: its operations go

@@ -119,6 +119,8 @@ struct Member {
     outstanding: usize,
     /// Its host, as reservations identify hosts.
     host: Host,
+    /// The NQN of its host, of a dynamic controller that a host has connected to.
+    hostnqn: Option<Arc<str>>,
     /// Pending reservation notifications.
     notices: Vec<Notice>,
     sanitize_news: Option<SanitizeNews>,
@@ -337,7 +339,8 @@ impl Subsystem {
         if let Some(member) = self.member_mut(id) {
             member.seen = generation;
         }
-        Arc::new(self.directory.table(self.entrance_of(id), self.host_of(id)))
+        let has_it = |namespace: &Allocated| self.is_attached(namespace, id);
+        Arc::new(self.directory.table(has_it, self.host_of(id)))
     }
 
     /// Namespaces whose attributes changed since the last call, other than by the controller's own
@@ -669,6 +672,7 @@ impl Member {
             answers: VecDeque::new(),
             outstanding: 0,
             host: Host::Anonymous(record.id),
+            hostnqn: None,
             notices: Vec::new(),
             sanitize_news: None,
             record,

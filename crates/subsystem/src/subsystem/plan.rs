@@ -31,6 +31,7 @@ impl Subsystem {
         if let Some(status) = self.directory.sanitize().lock().filter(|_| !sanitizes) {
             return Err(status);
         }
+        self.check_visible(&plan, operation)?;
         match plan {
             Plan::Create {
                 blocks,
@@ -64,6 +65,33 @@ impl Subsystem {
             } => self.plan_sanitize(cdw10, pattern, controller, operation),
             Plan::ExitFailureMode => self.plan_exit_failure_mode(),
             Plan::Operator(request) => self.plan_request(request, operation),
+        }
+    }
+
+    /// Whether what a host asks for concerns only namespaces that it may know of.
+    fn check_visible(&self, plan: &Plan, operation: &Operation) -> Result<(), Status> {
+        let Some(by) = operation.by.controller() else {
+            return Ok(());
+        };
+        let is_hidden = |n: &Allocated| !self.is_visible(n, by);
+        let nsid = match plan {
+            Plan::Create { .. } | Plan::Operator(_) => return Ok(()),
+            // Of all namespaces it formats those that the host has attached.
+            Plan::Format { nsid: NSID_ALL, .. } => return Ok(()),
+            Plan::Delete { nsid }
+            | Plan::Attach { nsid, .. }
+            | Plan::Detach { nsid, .. }
+            | Plan::Format { nsid, .. }
+            | Plan::MarkUncorrectable { nsid, .. } => *nsid,
+            Plan::Sanitize { .. } | Plan::ExitFailureMode => NSID_ALL,
+        };
+        match nsid {
+            NSID_ALL if self.directory.iter().any(is_hidden) => Err(Status::OPERATION_DENIED),
+            // As one that is not allocated.
+            nsid if self.directory.get(nsid).is_some_and(is_hidden) => {
+                Err(Status::INVALID_FIELD_IN_COMMAND)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -146,6 +174,7 @@ impl Subsystem {
             busy: Some(Busy::Creating),
             uncorrectable: BlockRanges::default(),
             reservation: Reservation::default(),
+            hosts: None,
         };
         (operation.nsid, operation.dw0) = (nsid, nsid);
         operation.on_failure = vec![Change::Delete { nsid }];

@@ -22,6 +22,7 @@ use serde::Serialize;
 use terminal::interrupt::Interrupt;
 use terminal::progress;
 
+use super::as_host::AsHost;
 use super::floor::Floor;
 use super::wait::WaitArg;
 use super::{UsageError, consent};
@@ -156,6 +157,9 @@ pub struct Bench {
     wait: WaitArg,
 
     #[command(flatten)]
+    as_host: AsHost,
+
+    #[command(flatten)]
     beside: BesideArgs,
 }
 
@@ -209,6 +213,7 @@ impl Bench {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
+        self.as_host.assume()?;
         match self.other {
             Some(Other::Floor(floor)) => floor.run(),
             None => self.load(),

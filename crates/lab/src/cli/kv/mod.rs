@@ -17,6 +17,7 @@ use serde::Serialize;
 use terminal::error::UsageError;
 
 use self::key::Key;
+use super::as_host::AsHost;
 use super::wait::WaitArg;
 use crate::load::{Host, Needs, Queue};
 
@@ -61,6 +62,9 @@ pub struct Kv {
 
     #[command(flatten)]
     wait: WaitArg,
+
+    #[command(flatten)]
+    as_host: AsHost,
 
     #[command(subcommand)]
     what: What,
@@ -189,6 +193,7 @@ impl Kv {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
+        self.as_host.assume()?;
         let Some(target) = &self.target else {
             let text = "an address is needed: --target vfio-user:PATH or pci:ADDRESS";
             return Err(UsageError(text.to_owned()).into());

@@ -7,6 +7,7 @@ use terminal::table::{Align, Table};
 use terminal::units;
 
 use super::file::Source;
+use crate::cli::as_host::AsHost;
 use crate::cli::wait::WaitArg;
 use crate::line::Line;
 use crate::load::{Host, Needs};
@@ -78,6 +79,9 @@ pub struct Replay {
 
     #[command(flatten)]
     wait: WaitArg,
+
+    #[command(flatten)]
+    as_host: AsHost,
 }
 
 impl Replay {
@@ -86,6 +90,7 @@ impl Replay {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
+        self.as_host.assume()?;
         let loaded = self.source.load()?;
         anyhow::ensure!(
             loaded.damaged.is_none(),

@@ -4,6 +4,7 @@ mod crowds;
 mod operators;
 mod paths;
 mod raw;
+mod secure;
 mod shared;
 mod survive;
 
@@ -107,8 +108,14 @@ pub(super) fn until_hosts(world: &World, count: usize) {
 
 /// A host with commands in flight, for as long as it is served.
 pub(super) fn busy(world: &World, target: &str) -> Child {
+    busy_as(world, target, &[])
+}
+
+/// The same, with options that say who it is.
+pub(super) fn busy_as(world: &World, target: &str, options: &[&str]) -> Child {
     let mut command = world.program();
     command.args(["bench", "--target", target, "--rw", "randrw", "--qd", "16"]);
+    command.args(options);
     command.args(["--bs", "64k", "--time", "10min", "--destroy-data"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().unwrap()

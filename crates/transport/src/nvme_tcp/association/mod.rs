@@ -171,6 +171,7 @@ impl Association {
         )
         .map_err(io::Error::other)?;
         controller.set_view(map.view(), mappings.lost());
+        controller.name_host(&connect.host.nqn);
         controller.connect(connect.host.id, connect.kato_ms);
         let cntlid = controller.id().0;
         let asked = ConnectDw0::new().with_atr(exchange.is_some());

@@ -13,10 +13,12 @@ use driver::{Device, DriverError, Options};
 use nvme_spec::Status;
 use nvme_spec::opcode::NvmOpcode;
 
-use super::rig::{NSID, Rig, SUBNQN};
+use transport::nvme_tcp::TargetConfig;
+
+use super::rig::{self, NSID, Rig, SUBNQN};
 
 /// A target that serves until it is dropped.
-struct Target {
+pub(super) struct Target {
     port: u16,
     stop: Arc<AtomicBool>,
     /// Ends its association.
@@ -26,6 +28,10 @@ struct Target {
 
 impl Target {
     fn new() -> Self {
+        Self::with(rig::config)
+    }
+
+    pub(super) fn with(config: impl FnOnce() -> TargetConfig + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         listener.set_nonblocking(true).unwrap();
@@ -33,7 +39,7 @@ impl Target {
         let hang_up = Arc::new(AtomicBool::new(false));
         let (stops, hangs_up) = (stop.clone(), hang_up.clone());
         let thread = thread::spawn(move || {
-            let mut rig = Rig::new();
+            let mut rig = Rig::with(config());
             while !stops.load(Ordering::Relaxed) {
                 if let Ok((stream, _)) = listener.accept() {
                     rig.accept(OwnedFd::from(stream));
@@ -53,7 +59,7 @@ impl Target {
         }
     }
 
-    fn address(&self, nqn: &str) -> TcpAddress {
+    pub(super) fn address(&self, nqn: &str) -> TcpAddress {
         format!("127.0.0.1:{}/{nqn}", self.port).parse().unwrap()
     }
 

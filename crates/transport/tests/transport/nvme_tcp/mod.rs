@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
+mod authentication;
 mod connect;
 mod data;
 mod discovery;

@@ -280,7 +280,10 @@ impl Rig {
         let now = self.now();
         let arrival = match newcomer.arrive(now) {
             Ok(arrival) => arrival,
-            Err(farewell) => return self.farewells.push(farewell),
+            Err(farewell) => {
+                self.ends.extend(farewell.refused());
+                return self.farewells.push(farewell);
+            }
         };
         match &mut self.association {
             None if arrival.qid() == 0 => {

@@ -10,28 +10,40 @@ use subsystem::{Allocated, ControllerId, GRANULE, Subsystem};
 use zerocopy::FromZeros;
 
 /// The namespace that NSID names; `None` where the id is valid and nothing is allocated there.
-pub(super) fn named(nsid: u32, subsystem: &Subsystem) -> Result<Option<&Allocated>, Status> {
+pub(super) fn named(
+    nsid: u32,
+    asked: ControllerId,
+    subsystem: &Subsystem,
+) -> Result<Option<&Allocated>, Status> {
     if nsid == 0 || nsid > subsystem.namespace_limit() {
         return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
     }
-    Ok(subsystem.directory().get(nsid))
+    let found = subsystem.directory().get(nsid);
+    Ok(found.filter(|n| subsystem.is_visible(n, asked)))
 }
 
 /// The allocated namespaces with an id above `nsid`.
-pub(super) fn ids(nsid: u32, subsystem: &Subsystem) -> Result<NamespaceIdList, Status> {
-    super::id_list(nsid, subsystem.directory().iter().map(Allocated::nsid))
+pub(super) fn ids(
+    nsid: u32,
+    asked: ControllerId,
+    subsystem: &Subsystem,
+) -> Result<NamespaceIdList, Status> {
+    let all = subsystem.directory().iter();
+    let visible = all.filter(|n| subsystem.is_visible(n, asked));
+    super::id_list(nsid, visible.map(Allocated::nsid))
 }
 
 /// The controllers with an id of at least `from` that have a namespace attached.
 pub(super) fn attached(
     nsid: u32,
     from: u16,
+    asked: ControllerId,
     subsystem: &Subsystem,
 ) -> Result<ControllerList, Status> {
     if nsid == NSID_ALL {
         return Err(Status::INVALID_FIELD_IN_COMMAND);
     }
-    let namespace = named(nsid, subsystem)?.ok_or(Status::INVALID_FIELD_IN_COMMAND)?;
+    let namespace = named(nsid, asked, subsystem)?.ok_or(Status::INVALID_FIELD_IN_COMMAND)?;
     let has_it = |id: &ControllerId| subsystem.is_attached(namespace, *id);
     Ok(list(from, subsystem.controllers().filter(has_it)))
 }

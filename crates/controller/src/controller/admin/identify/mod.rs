@@ -111,31 +111,32 @@ pub(crate) fn identify(
             fill(sets.as_bytes());
         }
         Cns::ALLOCATED_NAMESPACE_ID_LIST => {
-            fill(allocated::ids(sqe.nsid, subsystem)?.as_bytes());
+            fill(allocated::ids(sqe.nsid, asked.id(), subsystem)?.as_bytes());
         }
         Cns::IO_COMMAND_SET_ALLOCATED_NAMESPACE_ID_LIST => {
             supported(csi, subsystem)?;
             let of_set = subsystem.directory().iter();
-            let of_set = of_set.filter(|n| n.namespace.csi() == csi);
+            let of_set =
+                of_set.filter(|n| n.namespace.csi() == csi && subsystem.is_visible(n, asked.id()));
             fill(id_list(sqe.nsid, of_set.map(Allocated::nsid))?.as_bytes());
         }
         Cns::ALLOCATED_NAMESPACE => {
-            if let Some(n) = allocated::named(sqe.nsid, subsystem)? {
+            if let Some(n) = allocated::named(sqe.nsid, asked.id(), subsystem)? {
                 fill(namespace::namespace(n, asked, subsystem).as_bytes());
             }
         }
         Cns::IO_COMMAND_SET_ALLOCATED_NAMESPACE => {
             supported(csi, subsystem)?;
-            let found = allocated::named(sqe.nsid, subsystem)?;
+            let found = allocated::named(sqe.nsid, asked.id(), subsystem)?;
             fill(&*of_set(found, csi, asked)?);
         }
         Cns::ALLOCATED_NAMESPACE_INDEPENDENT => {
-            if let Some(n) = allocated::named(sqe.nsid, subsystem)? {
+            if let Some(n) = allocated::named(sqe.nsid, asked.id(), subsystem)? {
                 fill(namespace::independent(n, asked, subsystem).as_bytes());
             }
         }
         Cns::NAMESPACE_CONTROLLER_LIST => {
-            fill(allocated::attached(sqe.nsid, cdw10.cntid(), subsystem)?.as_bytes());
+            fill(allocated::attached(sqe.nsid, cdw10.cntid(), asked.id(), subsystem)?.as_bytes());
         }
         Cns::CONTROLLER_LIST => fill(allocated::controllers(cdw10.cntid(), subsystem).as_bytes()),
         Cns::NAMESPACE_GRANULARITY_LIST if subsystem.has_namespace_management() => {
@@ -153,7 +154,7 @@ fn active<'a>(
     asked: &Controller,
     subsystem: &'a Subsystem,
 ) -> Result<Option<&'a Allocated>, Status> {
-    let found = allocated::named(nsid, subsystem)?;
+    let found = allocated::named(nsid, asked.id(), subsystem)?;
     let shown = |n: &&Allocated| {
         subsystem.is_attached(n, asked.id()) && n.is_shown(asked.attached.has_all_sets())
     };

@@ -1,0 +1,51 @@
+//! The options of commands that connect to a target over NVMe/TCP: who the command is there.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use authentication::Secret;
+use driver::bus::nvme_tcp::Identity;
+
+/// See the module.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct AsHost {
+    /// Host NQN for a target over NVMe/TCP. Default: a random one
+    #[arg(long, value_name = "NQN")]
+    hostnqn: Option<String>,
+
+    /// File with this host's secret, for a target that authenticates hosts by DH-HMAC-CHAP. Only its
+    /// owner can read it
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    dhchap_key: Option<PathBuf>,
+
+    /// File with the controller's secret: connect only to a controller that knows it
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "dhchap_key")]
+    dhchap_ctrl_key: Option<PathBuf>,
+}
+
+fn secret(path: &Path) -> anyhow::Result<Secret> {
+    let text = machine::secret::read(path)?;
+    Secret::read(&text).with_context(|| format!("the secret {}", path.display()))
+}
+
+impl AsHost {
+    /// Makes this process that host. Before it connects.
+    ///
+    /// # Errors
+    /// For the user: a secret cannot be read, or is none.
+    pub(crate) fn assume(&self) -> anyhow::Result<()> {
+        let Self {
+            hostnqn,
+            dhchap_key,
+            dhchap_ctrl_key,
+        } = self;
+        if hostnqn.is_none() && dhchap_key.is_none() {
+            return Ok(());
+        }
+        let key = dhchap_key.as_deref().map(secret).transpose()?;
+        let controller = dhchap_ctrl_key.as_deref().map(secret).transpose()?;
+        let identity = Identity::new(hostnqn.as_deref(), key, controller);
+        identity.map_err(anyhow::Error::msg)?.assume();
+        Ok(())
+    }
+}

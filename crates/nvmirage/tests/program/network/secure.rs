@@ -1,0 +1,158 @@
+//! Hosts that are allowed, and hosts that prove who they are.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::Output;
+
+use super::{NQN, Port, busy_as, hosts, serve, until};
+use crate::world::World;
+
+const A: &str = "nqn.2026-11.test:a";
+const B: &str = "nqn.2026-11.test:b";
+/// The bytes 0 to 31, and 100 to 147.
+const KEY: &str = "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+const CTRL: &str =
+    "DHHC-1:02:ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7fH1+f4CBgoOEhYaHiImKi4yNjo+QkZKTvGwQfg==:";
+/// What a text that shows one of them has.
+const PARTS: [&str; 2] = ["AAECAwQF", "ZGVmZ2hp"];
+
+/// Host `a` with secrets and host `b` without; namespace `data` is `a`'s, `open` is for both.
+fn config(port: &Port, more: &str) -> String {
+    format!(
+        "[[host]]\nnqn = \"{A}\"\nname = \"a\"\ndhchap_key = \"a.key\"\ndhchap_ctrl_key = \"c.key\"\n\
+         [[host]]\nnqn = \"{B}\"\nname = \"b\"\n\
+         [[media]]\nname = \"disk\"\nkind = \"ram\"\nsize = \"64MiB\"\n\
+         [[namespace]]\nname = \"data\"\nmedia = \"disk\"\nrange = \"0MiB..32MiB\"\nhosts = [\"a\"]\n\
+         [[namespace]]\nname = \"open\"\nmedia = \"disk\"\nrange = \"32MiB..64MiB\"\n\
+         [[controller]]\nname = \"store\"\nnamespaces = [\"data\", \"open\"]\nsubnqn = \"{NQN}\"\n\
+         listen = \"{}\"\n{more}",
+        port.listen()
+    )
+}
+
+fn secret(world: &World, name: &str, text: &str) -> PathBuf {
+    let path = world.write(name, text);
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+/// `nvmirage identify` as a host with these options.
+fn identify(world: &World, port: &Port, options: &[&str]) -> Output {
+    let mut command = world.program();
+    command.args(["identify", "--json", "--target", &port.target()]);
+    command.args(options).output().unwrap()
+}
+
+fn says(output: &Output, words: &str) -> bool {
+    !output.status.success() && String::from_utf8_lossy(&output.stderr).contains(words)
+}
+
+/// Namespaces that a host sees.
+fn seen(output: &Output) -> usize {
+    assert!(output.status.success(), "{output:?}");
+    let identity: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    identity["namespaces"].as_array().unwrap().len()
+}
+
+#[test]
+fn hosts_prove_who_they_are_and_see_what_is_theirs() {
+    let world = World::new();
+    let port = Port::new();
+    let (key, ctrl) = (secret(&world, "a.key", KEY), secret(&world, "c.key", CTRL));
+    let (key, ctrl) = (key.to_str().unwrap(), ctrl.to_str().unwrap());
+    let server = serve(&world, &config(&port, ""), &[]);
+    let as_a = ["--hostnqn", A, "--dhchap-key", key];
+    let both = [&as_a[..], &["--dhchap-ctrl-key", ctrl]].concat();
+    assert_eq!(seen(&identify(&world, &port, &as_a)), 2);
+    assert_eq!(seen(&identify(&world, &port, &both)), 2);
+    assert_eq!(seen(&identify(&world, &port, &["--hostnqn", B])), 1);
+    for (options, words) in [
+        (&[][..], "does not admit this host"),
+        (
+            &["--hostnqn", "nqn.2026-11.test:c"][..],
+            "does not admit this host",
+        ),
+        (&["--hostnqn", A][..], "--dhchap-key"),
+        (
+            &["--hostnqn", A, "--dhchap-key", ctrl][..],
+            "Authentication failed",
+        ),
+        (
+            &[
+                "--hostnqn",
+                A,
+                "--dhchap-key",
+                key,
+                "--dhchap-ctrl-key",
+                key,
+            ][..],
+            "Authentication failed",
+        ),
+        (
+            &[
+                "--hostnqn",
+                B,
+                "--dhchap-key",
+                key,
+                "--dhchap-ctrl-key",
+                key,
+            ][..],
+            "does not ask",
+        ),
+    ] {
+        let output = identify(&world, &port, options);
+        assert!(says(&output, words), "{words}: {output:?}");
+    }
+    // The operator sees how each host was authenticated, and no secret.
+    let mut load = busy_as(&world, &port.target(), &both);
+    until("the host is authenticated", || {
+        hosts(&world)
+            .first()
+            .is_some_and(|host| host["authentication"] == "both")
+    });
+    let listed = world.program().arg("hosts").output().unwrap();
+    assert!(
+        String::from_utf8_lossy(&listed.stdout).contains("both"),
+        "{listed:?}"
+    );
+    for path in ["/v1/configuration", "/v1/hosts", "/v1", "/metrics"] {
+        let reply = world.ask(&format!("GET {path}"), &[], "");
+        let text = format!("{reply:?}");
+        assert!(PARTS.iter().all(|part| !text.contains(part)), "{path}");
+    }
+    let metrics = format!("{:?}", world.ask("GET /metrics", &[], ""));
+    assert!(
+        metrics.contains("authentication-failed"),
+        "ends are counted"
+    );
+    load.kill().unwrap();
+    load.wait().unwrap();
+    server.stop();
+}
+
+#[test]
+fn secrets_that_others_may_read_are_refused() {
+    let world = World::new();
+    let port = Port::new();
+    let key = secret(&world, "a.key", KEY);
+    secret(&world, "c.key", CTRL);
+    let file = world.write("config.toml", &config(&port, ""));
+    let serve = || {
+        let mut command = world.program();
+        command.args(["serve", "--config", file.to_str().unwrap()]);
+        command
+            .current_dir(file.parent().unwrap())
+            .output()
+            .unwrap()
+    };
+    std::fs::set_permissions(&key, Permissions::from_mode(0o640)).unwrap();
+    let output = serve();
+    assert!(says(&output, "chmod 600"), "{output:?}");
+    std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    std::fs::write(&key, KEY.replace("fiaR", "fiaS")).unwrap();
+    let output = serve();
+    assert!(says(&output, "CRC"), "{output:?}");
+    let shown = format!("{output:?}");
+    assert!(PARTS.iter().all(|part| !shown.contains(part)), "{shown}");
+}

@@ -1,0 +1,355 @@
+//! Hosts that are to prove who they are, and hosts that may not connect.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use authentication::{Group, Hash, HostSide, Parties, Randomness, Secret};
+use driver::bus::nvme_tcp::{Identity, NvmeTcp};
+use driver::{Device, Options};
+use nvme_spec::fabrics::{AuthenticationCdw10, ConnectDw0, FabricsType, SECP_NVME};
+use nvme_spec::opcode::AdminOpcode;
+use nvme_spec::{Sqe, Status};
+use transport::nvme_tcp::{Access, Job, Keys, Powers, Proof, TargetConfig, powers};
+
+use super::driver::Target;
+use super::host::{Connect, HOSTNQN, Peer, beside, in_capsule, offer, set_name};
+use super::rig::{Rig, SUBNQN, config};
+
+const GOOD: Status = Status::SUCCESSFUL_COMPLETION;
+const KEY: &str = "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+const OTHER: &str = "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+const CTRL: &str =
+    "DHHC-1:02:ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7fH1+f4CBgoOEhYaHiImKi4yNjo+QkZKTvGwQfg==:";
+const FREE: &str = "nqn.2014-08.org.nvmexpress:uuid:free";
+const SEND: FabricsType = FabricsType::AUTHENTICATION_SEND;
+const RECEIVE: FabricsType = FabricsType::AUTHENTICATION_RECEIVE;
+
+fn secret(text: &str) -> Arc<Secret> {
+    Arc::new(Secret::read(text).unwrap())
+}
+
+/// A target that admits two hosts, of which one has secrets.
+fn guarded(powers: Powers) -> TargetConfig {
+    let keys = Keys {
+        host: secret(KEY),
+        controller: Some(secret(CTRL)),
+    };
+    let hosts = [(HOSTNQN.to_owned(), Some(keys)), (FREE.to_owned(), None)];
+    TargetConfig {
+        access: Access::of(BTreeMap::from(hosts), powers),
+        ..config()
+    }
+}
+
+/// With a thread that computes until the target is gone.
+fn computed() -> TargetConfig {
+    let (powers, jobs) = powers();
+    thread::spawn(move || jobs.iter().for_each(Job::run));
+    guarded(powers)
+}
+
+fn side(group: Group, controller: bool) -> HostSide {
+    let parties = Parties {
+        hostnqn: HOSTNQN.to_owned(),
+        subnqn: SUBNQN.to_owned(),
+        host: secret(KEY),
+        controller: controller.then(|| secret(CTRL)),
+    };
+    let random = Randomness::new(&[7; Randomness::LEN]);
+    HostSide::new(parties, random, 9, &Hash::ALL, &[group])
+}
+
+fn message(kind: FabricsType, len: u32, cid: u16) -> Sqe {
+    let mut sqe = Sqe::fabrics(kind);
+    let cdw10 = AuthenticationCdw10::new().with_spsp0(1).with_spsp1(1);
+    sqe.cdw10 = cdw10.with_secp(SECP_NVME).into();
+    (sqe.cdw11, sqe.cid) = (len, cid);
+    if kind == SEND {
+        in_capsule(&mut sqe, len);
+    } else {
+        beside(&mut sqe, len);
+    }
+    sqe
+}
+
+fn put(rig: &mut Rig, peer: &mut Peer, bytes: &[u8]) -> Status {
+    let sqe = message(SEND, bytes.len() as u32, 1);
+    peer.status(rig, &sqe, bytes)
+}
+
+fn fetch(rig: &mut Rig, peer: &mut Peer) -> Vec<u8> {
+    assert_eq!(peer.status(rig, &message(RECEIVE, 4096, 2), &[]), GOOD);
+    peer.data.remove(&2).unwrap()
+}
+
+fn connect() -> Connect {
+    Connect::new(0, 32, 0xffff)
+}
+
+fn property() -> Sqe {
+    let mut sqe = Sqe::fabrics(FabricsType::PROPERTY_GET);
+    (sqe.cid, sqe.cdw11) = (3, 0x1c);
+    beside(&mut sqe, 0);
+    sqe
+}
+
+#[test]
+fn our_host_and_our_target_authenticate_each_other() {
+    let target = Target::with(computed);
+    let open = |nqn, key: Option<&str>, ctrl: Option<&str>| {
+        let read = |text| Secret::read(text).unwrap();
+        let host = Identity::new(Some(nqn), key.map(read), ctrl.map(read)).unwrap();
+        let address = target.address(SUBNQN);
+        NvmeTcp::connect_as(&host, &address, Duration::from_secs(20))
+    };
+    for ctrl in [Some(CTRL), None] {
+        let bus = open(HOSTNQN, Some(KEY), ctrl).unwrap();
+        let mut device = Device::open(bus, &Options::default()).unwrap();
+        device.enable().unwrap();
+        device.identify_controller().unwrap();
+    }
+    for (nqn, key, ctrl, says) in [
+        (HOSTNQN, Some(OTHER), None, "Authentication failed"),
+        (HOSTNQN, Some(KEY), Some(KEY), "Authentication failed"),
+        (HOSTNQN, None, None, "--dhchap-key"),
+        (
+            FREE,
+            Some(KEY),
+            Some(CTRL),
+            "does not ask for authentication",
+        ),
+        (
+            "nqn.2026-11.example:other",
+            Some(KEY),
+            None,
+            "does not admit this host",
+        ),
+    ] {
+        let error = open(nqn, key, ctrl).err().unwrap().to_string();
+        assert!(error.contains(says), "{says}: {error}");
+        assert!(!error.contains("AAEC"), "{error}");
+    }
+    // A host without secrets that the target has none of either, with one of its own or not.
+    for key in [None, Some(KEY)] {
+        open(FREE, key, None).unwrap();
+    }
+    let lone = Identity::new(None, None, Some(Secret::read(CTRL).unwrap()));
+    assert!(lone.err().unwrap().contains("the host's secret"));
+    assert!(Identity::new(Some("host"), None, None).is_err());
+}
+
+#[test]
+fn nothing_else_is_served_before_a_host_has_proved_its_secret() {
+    let (powers, _jobs) = powers();
+    let mut rig = Rig::with(guarded(powers));
+    let (mut peer, cqe) = connect().peer(&mut rig, offer(false, false));
+    let dw0 = ConnectDw0::from(cqe.dw0);
+    assert_eq!(cqe.status.status(), GOOD);
+    assert!(dw0.atr() && !dw0.ascr());
+    let required = Status::AUTHENTICATION_REQUIRED;
+    let mut identify = Sqe {
+        opcode: AdminOpcode::IDENTIFY.0,
+        cid: 4,
+        cdw10: 1,
+        ..Sqe::default()
+    };
+    beside(&mut identify, 4096);
+    let mut enable = Sqe::fabrics(FabricsType::PROPERTY_SET).with_property(0x46_0061);
+    (enable.cid, enable.cdw11) = (5, 0x14);
+    beside(&mut enable, 0);
+    for sqe in [property(), identify, enable] {
+        assert_eq!(peer.status(&mut rig, &sqe, &[]), required);
+    }
+    // An I/O queue of the same host.
+    let io = Connect::new(1, 32, dw0.cntlid());
+    let (_, cqe) = io.peer(&mut rig, offer(false, false));
+    assert_eq!(cqe.status.status(), Status::COMMAND_SEQUENCE_ERROR);
+    // Fields of the commands that carry messages.
+    let invalid = Status::INVALID_FIELD_IN_COMMAND;
+    for change in [0xe901_0200u32, 0xe902_0100, 0xea01_0100, 0] {
+        let mut sqe = message(SEND, 72, 6);
+        sqe.cdw10 = change;
+        assert_eq!(peer.status(&mut rig, &sqe, &[0; 72]), invalid);
+    }
+    let mut sqe = message(SEND, 72, 6);
+    sqe.cdw11 = 71;
+    assert_eq!(
+        peer.status(&mut rig, &sqe, &[0; 72]),
+        Status::DATA_SGL_LENGTH_INVALID
+    );
+    for len in [0, 4100] {
+        assert_eq!(
+            peer.status(&mut rig, &message(RECEIVE, len, 6), &[]),
+            invalid
+        );
+    }
+    // With the group NULL there is no power to wait for.
+    let mut host = side(Group::Null, true);
+    assert_eq!(put(&mut rig, &mut peer, &host.negotiate()), GOOD);
+    let challenge = fetch(&mut rig, &mut peer);
+    assert_eq!(challenge.len(), 4096, "filled up");
+    let reply = host.reply(&challenge).unwrap();
+    assert_eq!(put(&mut rig, &mut peer, &reply), GOOD);
+    assert_eq!(
+        peer.status(&mut rig, &property(), &[]),
+        required,
+        "no proof was taken"
+    );
+    let last = host.finish(&fetch(&mut rig, &mut peer)).unwrap().unwrap();
+    assert_eq!(rig.association.as_ref().unwrap().proof(), Proof::Pending);
+    assert_eq!(put(&mut rig, &mut peer, &last), GOOD);
+    assert_eq!(peer.status(&mut rig, &property(), &[]), GOOD);
+    assert_eq!(rig.association.as_ref().unwrap().proof(), Proof::Both);
+    // A host proves once who it is.
+    assert_eq!(
+        put(&mut rig, &mut peer, &host.negotiate()),
+        Status::COMMAND_SEQUENCE_ERROR
+    );
+    assert_eq!(peer.status(&mut rig, &property(), &[]), GOOD);
+}
+
+#[test]
+fn a_failure_is_told_and_ends_the_association() {
+    let (powers, _jobs) = powers();
+    let mut rig = Rig::with(guarded(powers));
+    for zero in [false, true] {
+        let (mut peer, _) = connect().peer(&mut rig, offer(true, true));
+        let mut host = side(Group::Null, false);
+        put(&mut rig, &mut peer, &host.negotiate());
+        let mut reply = host.reply(&fetch(&mut rig, &mut peer)).unwrap();
+        if zero {
+            reply[16..80].fill(0);
+        } else {
+            reply[16] ^= 1;
+        }
+        assert_eq!(put(&mut rig, &mut peer, &reply), GOOD);
+        let failure = fetch(&mut rig, &mut peer);
+        assert_eq!(failure[..8], [0, 0xf1, 0, 0, 9, 0, 1, 1]);
+        peer.pump(&mut rig);
+        assert!(peer.closed);
+    }
+    let (mut peer, _) = connect().peer(&mut rig, offer(false, false));
+    let mut host = side(Group::Null, true);
+    put(&mut rig, &mut peer, &host.negotiate());
+    host.reply(&fetch(&mut rig, &mut peer)).unwrap();
+    put(
+        &mut rig,
+        &mut peer,
+        &host.failure(authentication::Failed::Hash),
+    );
+    // A message for which its host has no room.
+    let (mut peer, _) = connect().peer(&mut rig, offer(false, false));
+    put(&mut rig, &mut peer, &host.negotiate());
+    let short = message(RECEIVE, 16, 2);
+    assert_eq!(
+        peer.status(&mut rig, &short, &[]),
+        Status::INVALID_FIELD_IN_COMMAND
+    );
+    drop(peer);
+    rig.settle();
+    assert_eq!(
+        rig.ends,
+        [
+            "authentication-failed",
+            "authentication-failed",
+            "authentication-hash",
+            "closed"
+        ]
+    );
+}
+
+#[test]
+fn an_exchange_has_a_time_limit_whatever_its_host_does() {
+    let (powers, jobs) = powers();
+    let mut rig = Rig::with(guarded(powers));
+    for negotiates in [false, true] {
+        let (mut peer, _) = connect().peer(&mut rig, offer(false, false));
+        if negotiates {
+            put(
+                &mut rig,
+                &mut peer,
+                &side(Group::Ffdhe2048, true).negotiate(),
+            );
+        }
+        rig.advance(Duration::from_millis(19_900));
+        rig.settle();
+        assert!(rig.association.is_some());
+        rig.advance(Duration::from_millis(200));
+        rig.settle();
+        assert!(rig.association.is_none());
+    }
+    assert_eq!(rig.ends, ["authentication-late"; 2]);
+    // The result of the work comes to nothing.
+    assert_eq!(jobs.try_iter().map(Job::run).count(), 1);
+    // A fetch that waits for work is answered when the work is done.
+    let (mut peer, _) = connect().peer(&mut rig, offer(false, false));
+    let mut host = side(Group::Ffdhe2048, false);
+    put(&mut rig, &mut peer, &host.negotiate());
+    peer.send_capsule(&message(RECEIVE, 4096, 2), &[]);
+    peer.pump(&mut rig);
+    assert!(peer.responses.is_empty());
+    let due = rig.association.as_ref().unwrap().next_deadline().unwrap();
+    assert!(due.since(rig.now()) <= 1_000_000, "it looks for the result");
+    // A second one meanwhile is out of order.
+    let second = message(RECEIVE, 4096, 8);
+    assert_eq!(
+        peer.status(&mut rig, &second, &[]),
+        Status::COMMAND_SEQUENCE_ERROR
+    );
+    jobs.try_iter().for_each(Job::run);
+    assert_eq!(peer.response(&mut rig).status.status(), GOOD);
+    assert!(host.reply(&peer.data.remove(&2).unwrap()).is_ok());
+    // Without a thread that computes, an exchange fails.
+    drop(peer);
+    rig.settle();
+    drop(jobs);
+    let (mut peer, _) = connect().peer(&mut rig, offer(false, false));
+    put(&mut rig, &mut peer, &host.negotiate());
+    assert_eq!(fetch(&mut rig, &mut peer)[1], 0xf1);
+}
+
+#[test]
+fn hosts_that_are_not_allowed_and_too_many_exchanges_are_refused() {
+    let (powers, _jobs) = powers();
+    let mut rig = Rig::with(guarded(powers.clone()));
+    let mut stranger = connect();
+    set_name(&mut stranger.data.hostnqn, "nqn.2026-11.example:stranger");
+    let (peer, cqe) = stranger.peer(&mut rig, offer(false, false));
+    // As Linux's target answers.
+    assert_eq!((u16::from(cqe.status) >> 1, cqe.dw0), (0x4184, 0x1_0200));
+    drop(peer);
+    let mut stranger = Connect::new(1, 32, 0x100);
+    set_name(&mut stranger.data.hostnqn, "nqn.2026-11.example:stranger");
+    let (_, cqe) = stranger.peer(&mut rig, offer(false, false));
+    assert_eq!(cqe.status.status(), Status::CONNECT_INVALID_HOST);
+    rig.settle();
+    assert_eq!(rig.ends, ["host", "host"]);
+    // Every rig is another entrance with the same thread for its powers.
+    let mut rigs: Vec<Rig> = (0..64)
+        .map(|_| Rig::with(guarded(powers.clone())))
+        .collect();
+    let mut peers = Vec::new();
+    for rig in &mut rigs {
+        let (peer, cqe) = connect().peer(rig, offer(false, false));
+        assert_eq!(cqe.status.status(), GOOD);
+        peers.push(peer);
+    }
+    let (_, cqe) = connect().peer(&mut rig, offer(false, false));
+    assert_eq!(cqe.status.status(), Status::CONNECT_CONTROLLER_BUSY);
+    assert!(!cqe.status.dnr(), "it tries again");
+    // A host without secrets is not kept out.
+    let mut free = connect();
+    set_name(&mut free.data.hostnqn, FREE);
+    let (peer, cqe) = free.peer(&mut rig, offer(false, false));
+    assert_eq!(cqe.status.status(), GOOD);
+    assert!(!ConnectDw0::from(cqe.dw0).atr());
+    drop(peer);
+    rig.settle();
+    // One that leaves makes room.
+    drop(peers.pop());
+    rigs.last_mut().unwrap().settle();
+    let (_, cqe) = connect().peer(&mut rig, offer(false, false));
+    assert_eq!(cqe.status.status(), GOOD);
+}
