@@ -1,7 +1,9 @@
 //! Hosts over NVMe/TCP: the same script on the target of the guest's own kernel, which is the
 //! reference, and on a drive of ours.
 
+use std::fs::{self, Permissions};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -47,6 +49,38 @@ say gone
 await absent
 as_a_host
 step quiet no_complaints
+";
+
+/// The host's secret and the controller's: the bytes 0 to 31 and 100 to 147.
+const KEY: &str = "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+const CONTROLLER_KEY: &str =
+    "DHHC-1:02:ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7fH1+f4CBgoOEhYaHiImKi4yNjo+QkZKTvGwQfg==:";
+
+/// The guest's host alone may connect, and both sides prove who they are.
+const HOST: &str = r#"
+[[host]]
+nqn = "nqn.2014-08.org.nvmexpress:uuid:8c1d1f6e-5a2b-4c59-9a35-6f0b6f3d7c01"
+name = "guest"
+dhchap_key = "DIR/host.key"
+dhchap_ctrl_key = "DIR/controller.key"
+"#;
+
+/// Hosts that are refused come first and last: the target goes on after each.
+const SECURE: &str = "
+NAME=ours ADDRESS=10.0.2.2 PORT=PORT NQN=nqn.2026-11.org.example:ours
+step no-secret refused
+step wrong-secret refused --dhchap-secret=WRONG
+step wrong-controller refused --dhchap-secret=KEY --dhchap-ctrl-secret=WRONG
+step secret connect --dhchap-secret=KEY
+step secret-disconnect disconnect
+step both connect --dhchap-secret=KEY --dhchap-ctrl-secret=CONTROLLER
+say connected
+await seen
+step both-checks checks
+step both-reset reset_once
+step both-disconnect disconnect
+HOST_ID=8c1d1f6e-5a2b-4c59-9a35-6f0b6f3d7c02
+step stranger refused --dhchap-secret=KEY
 ";
 
 /// The guest's kernel as host and as target.
@@ -222,9 +256,40 @@ fn a_host_changes_paths_as_the_operator_sets_them() {
     changes_paths(Kernel::Stable);
 }
 
+fn proves_who_it_is(kernel: Kernel) {
+    let port = free_port().to_string();
+    let config = format!("{HOST}{}", CONFIG.replace("PORT", &port));
+    let served = Served::start_with(&config, |dir| {
+        for (name, text) in [("host.key", KEY), ("controller.key", CONTROLLER_KEY)] {
+            let path = dir.join(name);
+            fs::write(&path, text).expect("the folder is ours");
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("it is ours");
+        }
+    });
+    // The same bytes as another key: they are not bound to the host's name.
+    let wrong = KEY.replace("DHHC-1:01", "DHHC-1:00");
+    let job = SECURE
+        .replace("PORT=PORT", &format!("PORT={port}"))
+        .replace("=WRONG", &format!("={wrong}"))
+        .replace("=CONTROLLER", &format!("={CONTROLLER_KEY}"))
+        .replace("=KEY", &format!("={KEY}"));
+    let mut guest = boot(kernel, &job);
+    wait(&mut guest, "connected");
+    let hosts = served.ask("/v1/hosts");
+    assert_eq!(hosts[0]["hosts"][0]["authentication"], "both", "{hosts}");
+    tell(&mut guest, "seen");
+    finish(guest);
+    served.stop();
+}
+
 #[test]
 fn a_host_uses_our_target() {
     uses_our_target(Kernel::Stable);
+}
+
+#[test]
+fn a_host_and_our_target_prove_who_they_are() {
+    proves_who_it_is(Kernel::Backports);
 }
 
 mod slow {
@@ -238,6 +303,11 @@ mod slow {
     #[test]
     fn a_host_with_a_newer_kernel_changes_paths() {
         super::changes_paths(Kernel::Backports);
+    }
+
+    #[test]
+    fn a_host_with_an_older_kernel_proves_who_it_is() {
+        super::proves_who_it_is(Kernel::Stable);
     }
 
     #[test]

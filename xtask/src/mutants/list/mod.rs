@@ -2,6 +2,7 @@
 
 mod access;
 mod api;
+mod authentication;
 mod book;
 mod commands;
 mod consent;
@@ -50,6 +51,7 @@ use super::Mutation;
 const ALL: &[&[Mutation]] = &[
     access::MUTATIONS,
     api::MUTATIONS,
+    authentication::MUTATIONS,
     book::MUTATIONS,
     queues::MUTATIONS,
     memory_map::MUTATIONS,

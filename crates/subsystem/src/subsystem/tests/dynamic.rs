@@ -192,6 +192,61 @@ fn it_sees_what_its_entrance_sees_and_learns_of_changes() {
 }
 
 #[test]
+fn a_namespace_for_certain_hosts_is_hidden_from_others() {
+    let namespaces = config().namespaces.into_iter().enumerate();
+    let hosts: std::sync::Arc<[String]> = ["nqn.a".to_owned()].into();
+    let mut subsystem = Subsystem::new(SubsystemConfig {
+        namespaces: namespaces
+            .map(|(at, n)| Allocated {
+                shared: true,
+                hosts: (at == 0).then(|| hosts.clone()),
+                ..n
+            })
+            .collect(),
+        ..config()
+    })
+    .unwrap();
+    let mut channels = channels(Manner::Synchronous);
+    let entrance = subsystem.join("entrance").unwrap();
+    let [a, b, silent] = ["a", "b", "silent"].map(|name| {
+        let id = subsystem.join_dynamic(entrance, name).unwrap();
+        if name != "silent" {
+            subsystem.name_host(id, &format!("nqn.{name}"));
+        }
+        id
+    });
+    let count = |subsystem: &mut Subsystem, id| subsystem.take_table(id).iter().count();
+    let all = count(&mut subsystem, entrance);
+    assert!(all > 1);
+    // A host of a PCI function has what its controller has.
+    for (id, hidden) in [(entrance, 0), (a, 0), (b, 1), (silent, 1)] {
+        assert_eq!(count(&mut subsystem, id), all - hidden, "{id:?}");
+        let namespace = subsystem.directory().get(1).unwrap();
+        assert_eq!(subsystem.is_visible(namespace, id), hidden == 0);
+        assert_eq!(subsystem.is_attached(namespace, id), hidden == 0);
+    }
+    // What its host does not know of, it does not manage either.
+    let format = |nsid, controller| Plan::Format {
+        nsid,
+        lba_shift: 9,
+        controller,
+    };
+    let delete = |nsid| Plan::Delete { nsid };
+    for (plans, refusal) in [
+        (format(1, b), Some(Status::INVALID_FIELD_IN_COMMAND)),
+        (delete(1), Some(Status::INVALID_FIELD_IN_COMMAND)),
+        (delete(NSID_ALL), Some(Status::OPERATION_DENIED)),
+        (format(NSID_ALL, b), None),
+    ] {
+        subsystem.begin(admin(b, 1, plan(plans)));
+        settle(&mut subsystem, &mut channels);
+        let answer = subsystem.take_answer(b).unwrap();
+        assert_eq!(answer.result.err(), refusal);
+    }
+    assert!(subsystem.directory().get(1).is_some());
+}
+
+#[test]
 fn its_own_change_is_no_news_to_it() {
     let (mut subsystem, entrance, _) = with_entrance();
     let mut channels = channels(Manner::Synchronous);

@@ -33,6 +33,19 @@ connect() {
     appears "/dev/$NAME"
 }
 
+# refused OPTION...: a connection with these options fails, and leaves no controller.
+refused() {
+    fails nvme connect -t tcp -a "$ADDRESS" -s "$PORT" -n "$NQN" \
+        -q "nqn.2014-08.org.nvmexpress:uuid:$HOST_ID" -I $HOST_ID "$@"
+    fails controller
+}
+
+# reset_once: the controller is set up again, with all that belongs to it.
+reset_once() {
+    nvme reset "/dev/$(controller)"
+    eventually is_live
+}
+
 disconnect() {
     rm "/dev/$NAME"
     nvme disconnect -n "$NQN" | grep 'disconnected 1 controller'

@@ -1,0 +1,131 @@
+//! Who may connect over NVMe/TCP, and who only says so.
+
+use super::super::{Mutation, Test, integration, unit};
+
+/// A test of hosts over a controller.
+const fn host(name: &'static str) -> Test {
+    integration("transport", &["--test", "transport"], name)
+}
+
+pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "authentication-proof",
+        guard: "a proof is compared",
+        file: "crates/authentication/src/proof.rs",
+        from: "    one.ct_eq(other).into()",
+        to: "    one.len() == other.len()",
+        test: unit(
+            "authentication",
+            "tests::a_constant_answer_or_another_name_is_refused",
+        ),
+    },
+    Mutation {
+        name: "authentication-sequence",
+        guard: "an answer to one challenge is none to another",
+        file: "crates/authentication/src/proof.rs",
+        from: "        let challenge = augmented.as_ref().map_or(challenge, |hashed| hashed);",
+        to: "        let challenge = augmented.as_ref().map_or(&[][..], |_| &[]);",
+        test: unit(
+            "authentication",
+            "tests::an_answer_to_one_challenge_is_none_to_another",
+        ),
+    },
+    Mutation {
+        name: "authentication-group",
+        guard: "a value whose powers anybody knows is refused",
+        file: "crates/authentication/src/group.rs",
+        from: " || value < least || value > most {",
+        to: " {",
+        test: unit("authentication", "tests::fields_of_a_reply_are_checked"),
+    },
+    Mutation {
+        name: "authentication-controller",
+        guard: "a host takes only a controller that has proved its secret",
+        file: "crates/authentication/src/host.rs",
+        from: "        if !same(owed, take(&mut rest, self.hl.into())?) {",
+        to: "        if take(&mut rest, self.hl.into())?.is_empty() {",
+        test: unit(
+            "authentication",
+            "tests::wrong_secrets_are_refused_on_both_sides",
+        ),
+    },
+    Mutation {
+        name: "authentication-gate",
+        guard: "nothing else is served before a host has proved its secret",
+        file: "crates/transport/src/nvme_tcp/judge.rs",
+        from: "    if limits.gate == Gate::Closed\n",
+        to: "    if limits.small == 0\n",
+        test: host(
+            "nvme_tcp::authentication::nothing_else_is_served_before_a_host_has_proved_its_secret",
+        ),
+    },
+    Mutation {
+        name: "authentication-time",
+        guard: "an exchange has a time limit",
+        file: "crates/transport/src/nvme_tcp/association/mod.rs",
+        from: "            Outcome::Pending if now >= exchange.until() =>",
+        to: "            Outcome::Pending if now.0 == u64::MAX =>",
+        test: host("nvme_tcp::authentication::an_exchange_has_a_time_limit_whatever_its_host_does"),
+    },
+    Mutation {
+        name: "authentication-busy",
+        guard: "the exchanges in progress are limited",
+        file: "crates/transport/src/nvme_tcp/authentication.rs",
+        from: "        (before < EXCHANGES)",
+        to: "        (before < usize::MAX)",
+        test: host(
+            "nvme_tcp::authentication::hosts_that_are_not_allowed_and_too_many_exchanges_are_refused",
+        ),
+    },
+    Mutation {
+        name: "access-allow",
+        guard: "a host that is not allowed is refused",
+        file: "crates/transport/src/nvme_tcp/connect.rs",
+        from: "    if !is_discovery && !config.access.admits(nqn) {",
+        to: "    if is_discovery && !config.access.admits(nqn) {",
+        test: host(
+            "nvme_tcp::authentication::hosts_that_are_not_allowed_and_too_many_exchanges_are_refused",
+        ),
+    },
+    Mutation {
+        name: "access-mask",
+        guard: "a namespace for certain hosts is hidden from others",
+        file: "crates/subsystem/src/subsystem/dynamic.rs",
+        from: "hosts.iter().any(|host| host == nqn)",
+        to: "hosts.iter().any(|host| host != nqn || host == nqn)",
+        test: unit(
+            "subsystem",
+            "subsystem::tests::dynamic::a_namespace_for_certain_hosts_is_hidden_from_others",
+        ),
+    },
+    Mutation {
+        name: "access-manage",
+        guard: "a host manages no namespace that is hidden from it",
+        file: "crates/subsystem/src/subsystem/plan.rs",
+        from: "        let is_hidden = |n: &Allocated| !self.is_visible(n, by);",
+        to: "        let is_hidden = |n: &Allocated| n.nsid() == 0 && !self.is_visible(n, by);",
+        test: unit(
+            "subsystem",
+            "subsystem::tests::dynamic::a_namespace_for_certain_hosts_is_hidden_from_others",
+        ),
+    },
+    Mutation {
+        name: "access-file-mode",
+        guard: "a secret that others may read is refused",
+        file: "crates/machine/src/secret.rs",
+        from: "metadata.mode() & 0o077 == 0",
+        to: "metadata.mode() & 0o007 == 0",
+        test: unit("machine", "secret::tests::only_a_private_file_is_read"),
+    },
+    Mutation {
+        name: "access-consent",
+        guard: "an address for other machines needs a secret of every host",
+        file: "crates/api/src/config/host.rs",
+        from: "allowed.iter().all(has_key)",
+        to: "allowed.iter().any(has_key)",
+        test: unit(
+            "api",
+            "config::host::tests::an_address_for_others_needs_a_key_of_every_host_or_consent",
+        ),
+    },
+];
