@@ -86,7 +86,7 @@ impl Group {
         let least = BoxedUint::from(2u8).resize(bits);
         let value = BoxedUint::from_be_slice(peer, bits).ok()?;
         let prime = BoxedUint::from_be_hex(prime, bits).into_option()?;
-        // 0, 1 and p - 1 have powers that anybody knows.
+        // 0, 1 and p - 1 have powers that are known.
         let most = prime.wrapping_sub(&least);
         if peer.len() != usize::from(self.len()) || value < least || value > most {
             return None;

@@ -41,7 +41,7 @@ use zeroize::Zeroize;
 /// Bytes of the longest private exponent.
 const EXPONENT_MAX: usize = 100;
 
-/// Random bytes of one exchange. Whoever knows them may pass for another.
+/// Random bytes of one exchange. One who knows them may pass for another.
 pub struct Randomness {
     challenge: [u8; 64],
     exponent: [u8; EXPONENT_MAX],
@@ -52,7 +52,7 @@ impl Randomness {
     /// Bytes that [`Self::new`] takes.
     pub const LEN: usize = 64 + EXPONENT_MAX + 4;
 
-    /// Takes bytes that nobody can guess.
+    /// Takes bytes that others cannot guess.
     #[must_use]
     pub fn new(bytes: &[u8; Self::LEN]) -> Self {
         let mut new = Self {

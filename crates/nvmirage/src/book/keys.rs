@@ -21,6 +21,7 @@ const TABLES: &[(&str, &str, &str)] = &[
     ("`[media.zoned]`", "Zoned", "### `[media.zoned]`"),
     ("`[media.timing]`", "Timing", "### `[media.timing]`"),
     ("`[[namespace]]`", "Namespace", "## `[[namespace]]`"),
+    ("`[[host]]`", "Host", "## `[[host]]`"),
     ("`[[tenant]]`", "Tenant", "## `[[tenant]]`"),
     ("`[[controller]]`", "Controller", "## `[[controller]]`"),
     ("`fuse` of a controller", "Fuse", "## `[[controller]]`"),

@@ -212,6 +212,7 @@ pub(crate) fn needs_restart(running: &Config, file: &Config) -> Vec<&'static str
         ("control", running.control != file.control),
         ("huge_pages", running.huge_pages != file.huge_pages),
         ("survival", running.survival != file.survival),
+        ("host", running.host != file.host),
         ("reactor", with_one(running) != with_one(file)),
     ]
     .into_iter()

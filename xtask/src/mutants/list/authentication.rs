@@ -20,17 +20,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
-        name: "authentication-sequence",
-        guard: "an answer to one challenge is none to another",
-        file: "crates/authentication/src/proof.rs",
-        from: "        let challenge = augmented.as_ref().map_or(challenge, |hashed| hashed);",
-        to: "        let challenge = augmented.as_ref().map_or(&[][..], |_| &[]);",
-        test: unit(
-            "authentication",
-            "tests::an_answer_to_one_challenge_is_none_to_another",
-        ),
-    },
-    Mutation {
         name: "authentication-group",
         guard: "a value whose powers anybody knows is refused",
         file: "crates/authentication/src/group.rs",
@@ -53,8 +42,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "authentication-gate",
         guard: "nothing else is served before a host has proved its secret",
         file: "crates/transport/src/nvme_tcp/judge.rs",
-        from: "    if limits.gate == Gate::Closed\n",
-        to: "    if limits.small == 0\n",
+        from: "    if limits.gate == Gate::Closed && !(is_fabrics",
+        to: "    if limits.small == 0 && !(is_fabrics",
         test: host(
             "nvme_tcp::authentication::nothing_else_is_served_before_a_host_has_proved_its_secret",
         ),
@@ -62,7 +51,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "authentication-time",
         guard: "an exchange has a time limit",
-        file: "crates/transport/src/nvme_tcp/association/mod.rs",
+        file: "crates/transport/src/nvme_tcp/association/authenticate.rs",
         from: "            Outcome::Pending if now >= exchange.until() =>",
         to: "            Outcome::Pending if now.0 == u64::MAX =>",
         test: host("nvme_tcp::authentication::an_exchange_has_a_time_limit_whatever_its_host_does"),

@@ -147,7 +147,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-cid",
         guard: "a command identifier in flight is not used twice",
-        file: "crates/transport/src/nvme_tcp/queue.rs",
+        file: "crates/transport/src/nvme_tcp/queue/mod.rs",
         from: "if self.commands.is_known(index) && !is_own {",
         to: "if !is_own {",
         test: host("nvme_tcp::hostile::an_identifier_in_flight_is_not_used_twice"),
@@ -171,7 +171,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-digest",
         guard: "data that are not intact are not executed",
-        file: "crates/transport/src/nvme_tcp/queue.rs",
+        file: "crates/transport/src/nvme_tcp/queue/mod.rs",
         from: "            if command.status.is_success() {\n                command.status = Status::TRANSIENT",
         to: "            if !command.status.is_success() {\n                command.status = Status::TRANSIENT",
         test: host("nvme_tcp::data::data_that_are_not_intact_fail_their_command_alone"),
@@ -190,7 +190,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-success",
         guard: "data stand for a completion only where the host allows it",
-        file: "crates/transport/src/nvme_tcp/queue.rs",
+        file: "crates/transport/src/nvme_tcp/queue/mod.rs",
         from: "        let stands = sends && self.success &&",
         to: "        let stands = sends &&",
         test: host("nvme_tcp::data::success_stands_for_a_response_only_where_it_may"),
@@ -198,7 +198,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-pair-order",
         guard: "the halves of a pair are stored in the order of their capsules",
-        file: "crates/transport/src/nvme_tcp/queue.rs",
+        file: "crates/transport/src/nvme_tcp/queue/mod.rs",
         from: "                (partner, index)\n            };",
         to: "                (index, partner)\n            };",
         test: host("nvme_tcp::data::halves_of_a_pair_meet_in_the_order_of_their_capsules"),
@@ -206,7 +206,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-half",
         guard: "a first half that another command follows is aborted",
-        file: "crates/transport/src/nvme_tcp/queue.rs",
+        file: "crates/transport/src/nvme_tcp/queue/mod.rs",
         from: "self.abort_half(first, Status::ABORTED_MISSING_FUSED, counters)",
         to: "self.first = Some(first)",
         test: host("nvme_tcp::data::a_half_without_the_other_one_is_aborted"),
@@ -214,7 +214,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-slow-data",
         guard: "data that an R2T asked for come in time",
-        file: "crates/transport/src/nvme_tcp/queue.rs",
+        file: "crates/transport/src/nvme_tcp/queue/mod.rs",
         from: "waits && late(command.since, DATA_NS)",
         to: "waits && late(command.since, u64::MAX)",
         test: host("nvme_tcp::hostile::data_that_do_not_come_end_the_queue"),
@@ -222,7 +222,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-does-not-read",
         guard: "a host that does not read loses its queue",
-        file: "crates/transport/src/nvme_tcp/queue.rs",
+        file: "crates/transport/src/nvme_tcp/queue/mod.rs",
         from: ".is_some_and(|since| late(since, READ_NS))",
         to: ".is_some_and(|since| late(since, u64::MAX))",
         test: host("nvme_tcp::hostile::a_host_that_does_not_read_waits_for_itself_alone"),
@@ -230,7 +230,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-idle",
         guard: "an association whose controller is not enabled comes to rest",
-        file: "crates/transport/src/nvme_tcp/queue.rs",
+        file: "crates/transport/src/nvme_tcp/queue/mod.rs",
         from: "        let takes = enabled && self",
         to: "        let takes = self",
         test: host("nvme_tcp::life::a_reset_forgets_completions_that_found_no_room"),
@@ -238,7 +238,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-back-pressure",
         guard: "completions wait while the socket takes nothing",
-        file: "crates/transport/src/nvme_tcp/queue.rs",
+        file: "crates/transport/src/nvme_tcp/queue/mod.rs",
         from: "        while !self.connection.is_blocked()\n            && self.connection.waiting() < SENDING\n",
         to: "        while self.connection.waiting() < usize::MAX\n",
         test: host("nvme_tcp::life::a_reset_forgets_completions_that_found_no_room"),
@@ -328,7 +328,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-late-data",
         guard: "data that come after a reset go nowhere",
-        file: "crates/transport/src/nvme_tcp/queue.rs",
+        file: "crates/transport/src/nvme_tcp/queue/mod.rs",
         from: "KEPT.contains(&state) || self.commands.forget(index)",
         to: "KEPT.contains(&state)",
         test: host("nvme_tcp::life::data_that_come_after_a_reset_go_nowhere"),

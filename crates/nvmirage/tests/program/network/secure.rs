@@ -111,7 +111,11 @@ fn hosts_prove_who_they_are_and_see_what_is_theirs() {
             .first()
             .is_some_and(|host| host["authentication"] == "both")
     });
-    let listed = world.program().arg("hosts").output().unwrap();
+    let listed = world
+        .program()
+        .args(["hosts", "--control", &world.unix("control")])
+        .output()
+        .unwrap();
     assert!(
         String::from_utf8_lossy(&listed.stdout).contains("both"),
         "{listed:?}"

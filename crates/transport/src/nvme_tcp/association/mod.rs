@@ -10,13 +10,13 @@
 //! A reset of the controller ends all I/O queues at once; their memory is free when RDY is 0. The
 //! association ends with its admin connection, with the keep alive timer, or by its caller.
 
+mod authenticate;
 mod making;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use authentication::{Next, Outcome};
 use controller::Controller;
 use memory::{Access, Buffer, ClientMappings, DmaMap, HostMemory, Iova};
 use nvme_spec::fabrics::{ConnectDw0, FabricsType};
@@ -51,12 +51,6 @@ const CHECK_NS: u64 = 1_000_000_000;
 const RESET_NS: u64 = 3_000_000_000;
 /// How long a host of a controller that has failed is silent at least when its association ends.
 const SILENT_NS: u64 = 1_000_000_000;
-
-/// Fabrics commands that carry messages of an exchange.
-const AUTHENTICATION: [FabricsType; 2] = [
-    FabricsType::AUTHENTICATION_SEND,
-    FabricsType::AUTHENTICATION_RECEIVE,
-];
 
 /// Result of a poll of an association.
 #[derive(Debug)]
@@ -577,7 +571,7 @@ impl Association {
         while let Some((index, sqe)) = self.admin.next_fabrics() {
             worked = true;
             let kind = sqe.fabrics_type();
-            if AUTHENTICATION.contains(&kind) {
+            if authenticate::COMMANDS.contains(&kind) {
                 self.take_authentication(index, kind, now);
                 continue;
             }
@@ -594,51 +588,6 @@ impl Association {
             self.admin.answer(index, status, words);
         }
         worked
-    }
-
-    /// Executes Authentication Send, and begins Authentication Receive.
-    fn take_authentication(&mut self, index: u16, kind: FabricsType, now: Time) {
-        let status = match &mut self.exchange {
-            Some((exchange, _)) if kind == FabricsType::AUTHENTICATION_SEND => {
-                exchange.take(&self.admin.message(index), now);
-                Status::SUCCESSFUL_COMPLETION
-            }
-            Some((_, fetching @ None)) => {
-                *fetching = Some(index);
-                return;
-            }
-            _ => Status::COMMAND_SEQUENCE_ERROR,
-        };
-        self.admin.answer(index, status, [0, 0]);
-    }
-
-    /// Answers Authentication Receive when there is a message, and sees how far the exchange is.
-    fn authenticate(&mut self, now: Time) -> Result<(), End> {
-        let Some((exchange, fetching)) = &mut self.exchange else {
-            return Ok(());
-        };
-        exchange.look(now);
-        if let Some(index) = *fetching
-            && let Next::Message(message) = exchange.next()
-        {
-            *fetching = None;
-            if !self.admin.answer_with(index, &message) {
-                let status = Status::INVALID_FIELD_IN_COMMAND;
-                self.admin.answer(index, status, [0, 0]);
-            }
-            self.admin.send(&mut self.slots, now)?;
-        }
-        match exchange.outcome() {
-            Outcome::Pending if now >= exchange.until() => Err(End::Unauthenticated),
-            Outcome::Pending => Ok(()),
-            Outcome::Failed(failed) => Err(End::Authentication(failed)),
-            Outcome::Authenticated { both } => {
-                self.proof = if both { Proof::Both } else { Proof::Host };
-                self.changes += 1;
-                self.exchange = None;
-                Ok(())
-            }
-        }
     }
 
     fn set_property(

@@ -8,6 +8,8 @@
 //! Halves of a fused pair are paired in the order of their capsules, and stored side by side when
 //! the data of both are there.
 
+mod messages;
+
 use std::collections::VecDeque;
 
 use controller::Controller;
@@ -20,17 +22,17 @@ use nvme_tcp::{Event, Fault, Piece, Transfer};
 use port::namespace::NamespaceTable;
 use port::time::Time;
 
-use super::commands::{Commands, Place, State};
-use super::connect::{Connect, Refusal};
-use super::connection::{ADMIN_IN_CAPSULE, Connection, End, Pdu};
-use super::counters::Counters;
-use super::judge::{Gate, Limits, fills, judge};
-use super::newcomer::{Farewell, refuse};
-use super::remains::{Drained, Remains};
-use super::rings::{PAGE, Rings};
-use super::sizes::{most, ring_entries, small_len, stride};
-use super::slots::{Slots, Waiter};
-use super::{Success, TargetConfig, entry};
+use crate::nvme_tcp::commands::{Commands, Place, State};
+use crate::nvme_tcp::connect::{Connect, Refusal};
+use crate::nvme_tcp::connection::{ADMIN_IN_CAPSULE, Connection, End, Pdu};
+use crate::nvme_tcp::counters::Counters;
+use crate::nvme_tcp::judge::{Gate, Limits, fills, judge};
+use crate::nvme_tcp::newcomer::{Farewell, refuse};
+use crate::nvme_tcp::remains::{Drained, Remains};
+use crate::nvme_tcp::rings::{PAGE, Rings};
+use crate::nvme_tcp::sizes::{most, ring_entries, small_len, stride};
+use crate::nvme_tcp::slots::{Slots, Waiter};
+use crate::nvme_tcp::{Success, TargetConfig, entry};
 
 /// How long the data that an R2T asks for may take.
 const DATA_NS: u64 = 30_000_000_000;
@@ -46,18 +48,18 @@ const DRAINED: u32 = 1 << 20;
 
 /// Identifier of the association's own commands in its admin queue. Hosts do not use it (Base 2.1,
 /// 4.2.1).
-pub(super) const OWN_CID: u16 = 0xffff;
+pub(in crate::nvme_tcp) const OWN_CID: u16 = 0xffff;
 /// What the queues of an association share.
-pub(super) struct Shared<'a> {
-    pub(super) slots: &'a mut Slots,
-    pub(super) counters: &'a mut Counters,
-    pub(super) namespaces: &'a NamespaceTable,
-    pub(super) config: &'a TargetConfig,
+pub(in crate::nvme_tcp) struct Shared<'a> {
+    pub(in crate::nvme_tcp) slots: &'a mut Slots,
+    pub(in crate::nvme_tcp) counters: &'a mut Counters,
+    pub(in crate::nvme_tcp) namespaces: &'a NamespaceTable,
+    pub(in crate::nvme_tcp) config: &'a TargetConfig,
     /// The controller serves commands.
-    pub(super) ready: bool,
+    pub(in crate::nvme_tcp) ready: bool,
     /// Whether the host has proved who it is.
-    pub(super) gate: Gate,
-    pub(super) now: Time,
+    pub(in crate::nvme_tcp) gate: Gate,
+    pub(in crate::nvme_tcp) now: Time,
 }
 
 /// Where the data that come now go.
@@ -69,15 +71,15 @@ enum Sink {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(in crate::nvme_tcp) struct Queue {
     qid: u16,
     entries: u16,
-    pub(super) connection: Connection,
+    pub(in crate::nvme_tcp) connection: Connection,
     /// When something came last.
-    pub(super) heard: Time,
+    pub(in crate::nvme_tcp) heard: Time,
     memory: HostMemory,
     commands: Commands,
-    pub(super) rings: Rings,
+    pub(in crate::nvme_tcp) rings: Rings,
     /// Small slots, and of an admin queue a page for a PRP list behind each.
     region: Buffer,
     small: u32,
@@ -93,7 +95,7 @@ pub(super) struct Queue {
     /// The first half of a pair whose second one has not come.
     first: Option<u16>,
     /// Fabrics commands to be executed.
-    pub(super) fabrics: VecDeque<u16>,
+    pub(in crate::nvme_tcp) fabrics: VecDeque<u16>,
     /// R2Ts that are not answered.
     awaited: u32,
     /// Entries that are out of use until the association ends.
@@ -104,7 +106,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// The queue of a Connect command that was accepted. `None`: there is no memory.
-    pub(super) fn new(
+    pub(in crate::nvme_tcp) fn new(
         mut connection: Connection,
         connect: &Connect,
         memory: &HostMemory,
@@ -148,17 +150,17 @@ impl Queue {
     }
 
     /// Commands that its host may have in flight.
-    pub(super) fn capacity(&self) -> usize {
+    pub(in crate::nvme_tcp) fn capacity(&self) -> usize {
         self.commands.capacity()
     }
 
     /// Whether it has no command.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(in crate::nvme_tcp) fn is_idle(&self) -> bool {
         self.commands.is_empty()
     }
 
     /// Answers Connect.
-    pub(super) fn accept(&mut self, dw0: u32) {
+    pub(in crate::nvme_tcp) fn accept(&mut self, dw0: u32) {
         let mut cqe = self.cqe(self.cid, dw0, 0, StatusField::new());
         if self.head.is_none() {
             // Where flow control is off this says so (Base 2.1, 6.3).
@@ -169,7 +171,7 @@ impl Queue {
     }
 
     /// Refuses Connect, which it was made for.
-    pub(super) fn refuse_connect(
+    pub(in crate::nvme_tcp) fn refuse_connect(
         self,
         refusal: Refusal,
         slots: &mut Slots,
@@ -181,7 +183,7 @@ impl Queue {
     }
 
     /// Takes what the socket has. True where there was something.
-    pub(super) fn read(&mut self, shared: &mut Shared<'_>) -> Result<bool, End> {
+    pub(in crate::nvme_tcp) fn read(&mut self, shared: &mut Shared<'_>) -> Result<bool, End> {
         let worked = self.receive(shared)?;
         if worked {
             self.heard = shared.now;
@@ -363,7 +365,13 @@ impl Queue {
     }
 
     /// A large slot is there for a command that waited.
-    pub(super) fn grant(&mut self, index: u16, slot: u16, now: Time, counters: &mut Counters) {
+    pub(in crate::nvme_tcp) fn grant(
+        &mut self,
+        index: u16,
+        slot: u16,
+        now: Time,
+        counters: &mut Counters,
+    ) {
         debug_assert_eq!(self.commands.get(index).state, State::Slot);
         self.placed(index, Place::Large(slot), now, counters);
     }
@@ -444,44 +452,13 @@ impl Queue {
     }
 
     /// The command of a Fabrics command that is to be executed.
-    pub(super) fn next_fabrics(&mut self) -> Option<(u16, Sqe)> {
+    pub(in crate::nvme_tcp) fn next_fabrics(&mut self) -> Option<(u16, Sqe)> {
         let index = self.fabrics.pop_front()?;
         Some((index, self.commands.get(index).sqe))
     }
 
-    /// The data of a Fabrics command that came, which are in its small slot.
-    pub(super) fn message(&self, index: u16) -> Vec<u8> {
-        let mut bytes = vec![0; self.commands.get(index).data.len as usize];
-        self.memory.read(self.small_at(index), &mut bytes);
-        bytes
-    }
-
-    /// Answers a Fabrics command with data, which zeros fill up. False: they are longer than its
-    /// host has room for.
-    pub(super) fn answer_with(&mut self, index: u16, bytes: &[u8]) -> bool {
-        let command = self.commands.get(index);
-        let (cid, len) = (command.sqe.cid, command.data.len);
-        if bytes.len() > len as usize {
-            return false;
-        }
-        let at = self.small_at(index);
-        self.memory.clear(at, len as usize);
-        self.memory.write(at, bytes);
-        let piece = Piece {
-            cccid: cid,
-            ttag: 0,
-            offset: 0,
-            len,
-            last: true,
-        };
-        let head = self.connection.encoder().c2h_data(&piece, false);
-        self.connection.push_data(head, at, len, None);
-        self.answer(index, Status::SUCCESSFUL_COMPLETION, [0, 0]);
-        true
-    }
-
     /// Answers a command that the controller never had.
-    pub(super) fn answer(&mut self, index: u16, status: Status, [dw0, dw1]: [u32; 2]) {
+    pub(in crate::nvme_tcp) fn answer(&mut self, index: u16, status: Status, [dw0, dw1]: [u32; 2]) {
         let cid = self.commands.get(index).sqe.cid;
         self.commands.answer(index);
         let status = StatusField::new().with_status(status);
@@ -528,7 +505,11 @@ impl Queue {
     }
 
     /// Stores commands that are ready, and rings the doorbells. True where there was something.
-    pub(super) fn submit(&mut self, controller: &mut Controller, slots: &Slots) -> bool {
+    pub(in crate::nvme_tcp) fn submit(
+        &mut self,
+        controller: &mut Controller,
+        slots: &Slots,
+    ) -> bool {
         while let Some(&index) = self.ready.front() {
             // One doorbell shows both halves of a pair, as they become visible together.
             let command = self.commands.get(index);
@@ -563,14 +544,18 @@ impl Queue {
     }
 
     /// Stores a command of the association's own.
-    pub(super) fn store_own(&mut self, mut sqe: Sqe) {
+    pub(in crate::nvme_tcp) fn store_own(&mut self, mut sqe: Sqe) {
         sqe.cid = OWN_CID;
         self.rings.store(&sqe);
     }
 
     /// Takes completions, while their answers find room. `own` gets that of the association's own
     /// command. True where there was something.
-    pub(super) fn drain(&mut self, shared: &mut Drained<'_>, own: &mut Option<Cqe>) -> bool {
+    pub(in crate::nvme_tcp) fn drain(
+        &mut self,
+        shared: &mut Drained<'_>,
+        own: &mut Option<Cqe>,
+    ) -> bool {
         let mut worked = false;
         let mut bytes = 0;
         while !self.connection.is_blocked()
@@ -593,7 +578,7 @@ impl Queue {
 
     /// Whether a poll has something to do that no socket shows. Rings of a controller that is not
     /// `enabled` have old entries.
-    pub(super) fn has_work(&self, enabled: bool) -> bool {
+    pub(in crate::nvme_tcp) fn has_work(&self, enabled: bool) -> bool {
         let takes = enabled && self.rings.has_completion();
         !self.connection.is_blocked() && (takes || self.connection.waiting() > 0)
             || !self.fabrics.is_empty()
@@ -644,7 +629,7 @@ impl Queue {
     }
 
     /// Sends what waits. True where something has gone.
-    pub(super) fn send(&mut self, slots: &mut Slots, now: Time) -> Result<bool, End> {
+    pub(in crate::nvme_tcp) fn send(&mut self, slots: &mut Slots, now: Time) -> Result<bool, End> {
         let Self {
             connection,
             commands,
@@ -659,7 +644,7 @@ impl Queue {
 
     /// Forgets the commands that are not answered: the controller was reset, and will complete none
     /// of them. Data that an R2T has asked for may still come.
-    pub(super) fn forget(&mut self, slots: &mut Slots) {
+    pub(in crate::nvme_tcp) fn forget(&mut self, slots: &mut Slots) {
         slots.forget(self.qid);
         for index in 0..self.entries {
             let state = self.commands.get(index).state;
@@ -683,7 +668,7 @@ impl Queue {
     }
 
     /// The queue is over for its host: its connection, and what the controller may still use.
-    pub(super) fn part(mut self, slots: &mut Slots) -> (Connection, Remains) {
+    pub(in crate::nvme_tcp) fn part(mut self, slots: &mut Slots) -> (Connection, Remains) {
         slots.forget(self.qid);
         for index in 0..self.entries {
             let state = self.commands.get(index).state;
@@ -702,12 +687,12 @@ impl Queue {
     }
 
     /// Whether something of it has a bound.
-    pub(super) fn has_deadline(&self) -> bool {
+    pub(in crate::nvme_tcp) fn has_deadline(&self) -> bool {
         self.awaited > 0 || self.connection.is_blocked()
     }
 
     /// Looks for what has taken too long: each command, so not often.
-    pub(super) fn check(&self, now: Time) -> Result<(), End> {
+    pub(in crate::nvme_tcp) fn check(&self, now: Time) -> Result<(), End> {
         let late = |since: Time, bound| now.since(since) >= bound;
         if self
             .connection
