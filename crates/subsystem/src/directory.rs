@@ -254,15 +254,21 @@ impl Directory {
         self.get(nsid).map_or(ControllerSet::NONE, |n| n.attached)
     }
 
-    /// A controller's attached namespaces, with its host's restrictions.
+    /// A controller's attached namespaces, with the restrictions of its host and of its entrance,
+    /// which is the controller itself unless it is dynamic.
     #[must_use]
-    pub fn table(&self, has_it: impl Fn(&Allocated) -> bool, host: Host) -> NamespaceTable {
+    pub fn table(
+        &self,
+        entrance: ControllerId,
+        has_it: impl Fn(&Allocated) -> bool,
+        host: Host,
+    ) -> NamespaceTable {
         let attached = self.namespaces.iter().filter(|n| has_it(n));
         let lock = self.sanitize.lock();
         let seen = |n: &Allocated| {
             let mut restrictions = n.restrictions(host);
             // A host has another way there, which no other status has it look for.
-            let refusal = ana_refusal(self.ana_state(id, n.ana_group));
+            let refusal = ana_refusal(self.ana_state(entrance, n.ana_group));
             restrictions.all = refusal.or(lock).or(restrictions.all);
             Namespace {
                 restrictions: restrictions.some(),

@@ -340,7 +340,8 @@ impl Subsystem {
             member.seen = generation;
         }
         let has_it = |namespace: &Allocated| self.is_attached(namespace, id);
-        Arc::new(self.directory.table(has_it, self.host_of(id)))
+        let (entrance, host) = (self.entrance_of(id), self.host_of(id));
+        Arc::new(self.directory.table(entrance, has_it, host))
     }
 
     /// Namespaces whose attributes changed since the last call, other than by the controller's own
