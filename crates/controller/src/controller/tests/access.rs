@@ -85,8 +85,11 @@ fn set(world: &mut World, entrance: ControllerId, states: &[(u32, AnaState)]) {
     world.turn();
 }
 
-/// Head and descriptors of the log page: identifier, count, state, namespaces.
-fn log(world: &mut World, host: usize) -> (u64, Vec<(u32, u64, u8, Vec<u32>)>) {
+/// A descriptor of the log page: identifier, count, state, namespaces.
+type Descriptor = (u32, u64, u8, Vec<u32>);
+
+/// Change count and descriptors of the log page.
+fn log(world: &mut World, host: usize) -> (u64, Vec<Descriptor>) {
     let page = world.at(host).log(ANA_LOG, 0, 256).unwrap();
     let mut at = 16;
     let mut groups = Vec::new();
