@@ -122,7 +122,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "sanitize-lock",
         guard: "while a sanitize operation goes on, only what it allows is served",
         file: "crates/controller/src/controller/admin/mod.rs",
-        from: "        sanitize::check(sqe, subsystem)?;\n",
+        from: "        sanitize::check(sqe, self.config.is_over_fabrics(), subsystem)?;\n",
         to: "",
         test: unit(
             "controller",
