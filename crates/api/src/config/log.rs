@@ -83,8 +83,9 @@ impl Format {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Our own crates.
-const CRATES: [&str; 29] = [
+const CRATES: [&str; 30] = [
     "api",
+    "authentication",
     "client",
     "command_path",
     "conformance",
