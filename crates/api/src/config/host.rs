@@ -20,8 +20,8 @@ object! {
         /// Name of the host, for `allow` and `hosts`, instead of its NQN.
         name: Option<String> | unset => Restart { bounds: Bounds::Name, value: "NAME" };
         /// File with the host's secret, as `nvme gen-dhchap-key` prints it: the host authenticates
-        /// itself by DH-HMAC-CHAP. A regular file that only its owner can read, or `credential:NAME`
-        /// for a systemd credential.
+        /// itself by DH-HMAC-CHAP. A regular file that only its owner can read, or
+        /// `credential:NAME` for a systemd credential.
         #[schema(value_type = Option<String>)]
         dhchap_key: Option<PathBuf> | unset => Restart {
             unset: "the host is not authenticated",

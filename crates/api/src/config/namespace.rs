@@ -36,7 +36,8 @@ object! {
             unset: "1",
             value: "N",
         };
-        /// Hosts that the namespace is visible to over NVMe/TCP: their NQNs, or names of `[[host]]`.
+        /// Hosts that the namespace is visible to over NVMe/TCP: their NQNs, or names of
+        /// `[[host]]`.
         hosts: Option<Vec<String>> | unset => Fixed { unset: "every host", value: "HOST" };
         /// Tenant that commands of this namespace count for, on every controller.
         tenant: Option<String> | unset => Live {

@@ -20,9 +20,9 @@ Examples:
 ///
 /// A controller with a TCP address has any number of hosts, each with its NQN, address and
 /// controller identifier (CNTLID); other controllers have one host at a time. `authenticated` is
-/// `host` where the host has proved its secret by DH-HMAC-CHAP, and `both` where the controller has,
-/// too. `keep alive` is the time after which a silent host is disconnected; `ANA` are the states of
-/// ANA groups that are set.
+/// `host` where the host has proved its secret by DH-HMAC-CHAP, and `both` where the controller
+/// has, too. `keep alive` is the time after which a silent host is disconnected; `ANA` are the
+/// states of ANA groups that are set.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Hosts {

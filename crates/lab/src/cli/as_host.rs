@@ -13,8 +13,8 @@ pub(crate) struct AsHost {
     #[arg(long, value_name = "NQN")]
     hostnqn: Option<String>,
 
-    /// File with this host's secret, for a target that authenticates hosts by DH-HMAC-CHAP. Only its
-    /// owner can read it
+    /// File with this host's secret, for a target that authenticates hosts by DH-HMAC-CHAP. Only
+    /// its owner can read it
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     dhchap_key: Option<PathBuf>,
 

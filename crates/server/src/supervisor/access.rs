@@ -1,5 +1,5 @@
-//! Which hosts may connect to a controller over NVMe/TCP, and their secrets, which are read when the
-//! controller is served. No secret is kept elsewhere, shown or saved.
+//! Which hosts may connect to a controller over NVMe/TCP, and their secrets, which are read when
+//! the controller is served. No secret is kept elsewhere, shown or saved.
 
 use std::collections::BTreeMap;
 use std::path::Path;

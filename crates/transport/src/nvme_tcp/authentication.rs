@@ -3,7 +3,7 @@
 //!
 //! Powers take milliseconds, in which a reactor would serve no other host. They go through a queue
 //! that has room for one of each exchange, and at most [`EXCHANGES`] exchanges are in progress: a
-//! host beyond them is told that the controller is busy, and tries again.
+//! host beyond them gets Controller Busy, and tries again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -21,7 +21,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "authentication-group",
-        guard: "a value whose powers anybody knows is refused",
+        guard: "a value whose powers are known is refused",
         file: "crates/authentication/src/group.rs",
         from: " || value < least || value > most {",
         to: " {",
@@ -51,7 +51,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "authentication-time",
         guard: "an exchange has a time limit",
-        file: "crates/transport/src/nvme_tcp/association/authenticate.rs",
+        file: "crates/transport/src/nvme_tcp/association/fabrics.rs",
         from: "            Outcome::Pending if now >= exchange.until() =>",
         to: "            Outcome::Pending if now.0 == u64::MAX =>",
         test: host("nvme_tcp::authentication::an_exchange_has_a_time_limit_whatever_its_host_does"),

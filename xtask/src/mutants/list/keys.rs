@@ -45,8 +45,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "tcp-anonymous",
         guard: "an address that other machines reach is served with the operator's consent only",
         file: "crates/api/src/config/over_tcp.rs",
-        from: "tcp.allow_anonymous || address.ip().to_canonical().is_loopback(),",
-        to: "tcp.allow_anonymous || address.port() > 0,",
+        from: "                || address.ip().to_canonical().is_loopback()\n",
+        to: "                || address.port() > 0\n",
         test: unit(
             "api",
             "config::over_tcp::tests::only_loopback_is_served_without_consent",

@@ -1,5 +1,5 @@
-//! Who this process is to targets: a host identifier, and the host NQN with the same UUID or the one
-//! that its user has given, with secrets.
+//! Who this process is to targets: a host identifier, and the host NQN with the same UUID or the
+//! one that its user has given, with secrets.
 
 use std::io;
 use std::sync::{Arc, OnceLock};

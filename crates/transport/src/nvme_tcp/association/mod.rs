@@ -10,7 +10,7 @@
 //! A reset of the controller ends all I/O queues at once; their memory is free when RDY is 0. The
 //! association ends with its admin connection, with the keep alive timer, or by its caller.
 
-mod authenticate;
+mod fabrics;
 mod making;
 
 use std::io;
@@ -19,9 +19,9 @@ use std::sync::Arc;
 
 use controller::Controller;
 use memory::{Access, Buffer, ClientMappings, DmaMap, HostMemory, Iova};
-use nvme_spec::fabrics::{ConnectDw0, FabricsType};
-use nvme_spec::registers::{ACQ, AQA, ASQ, Aqa, CC, Cc, ShutdownStatus};
-use nvme_spec::{Sqe, Status};
+use nvme_spec::Status;
+use nvme_spec::fabrics::ConnectDw0;
+use nvme_spec::registers::ShutdownStatus;
 use port::time::Time;
 
 use crate::nvme_tcp::authentication::{Exchange, Proof};
@@ -563,54 +563,6 @@ impl Association {
             controller.heard();
         }
         Ok(worked)
-    }
-
-    /// Executes Fabrics commands of the admin queue.
-    fn execute_fabrics(&mut self, controller: &mut Controller, now: Time) -> bool {
-        let mut worked = false;
-        while let Some((index, sqe)) = self.admin.next_fabrics() {
-            worked = true;
-            let kind = sqe.fabrics_type();
-            if authenticate::COMMANDS.contains(&kind) {
-                self.take_authentication(index, kind, now);
-                continue;
-            }
-            let result = if sqe.fabrics_type() == FabricsType::PROPERTY_GET {
-                properties::get(controller, &sqe)
-            } else {
-                self.set_property(controller, &sqe, now).map(|()| 0)
-            };
-            let (status, value) = match result {
-                Ok(value) => (Status::SUCCESSFUL_COMPLETION, value),
-                Err(status) => (status, 0),
-            };
-            let words = [(value & 0xffff_ffff) as u32, (value >> 32) as u32];
-            self.admin.answer(index, status, words);
-        }
-        worked
-    }
-
-    fn set_property(
-        &mut self,
-        controller: &mut Controller,
-        sqe: &Sqe,
-        now: Time,
-    ) -> Result<(), Status> {
-        let (offset, value) = properties::to_set(controller, sqe)?;
-        let (cc, _) = properties::state(controller);
-        if offset == CC && Cc::from(value).en() && !cc.en() {
-            self.admin.rings.reset();
-            let entries_z = self.admin.rings.entries() - 1;
-            let entries_z = u16::try_from(entries_z).expect("an admin queue is shorter");
-            let aqa = Aqa::new().with_asqs_z(entries_z).with_acqs_z(entries_z);
-            let (asq, acq) = self.admin.rings.addresses();
-            controller.bar_write(0, AQA, &u32::from(aqa).to_le_bytes());
-            controller.bar_write(0, ASQ, &asq.to_le_bytes());
-            controller.bar_write(0, ACQ, &acq.to_le_bytes());
-        }
-        controller.bar_write(0, offset, &value.to_le_bytes());
-        self.follow(controller, now);
-        Ok(())
     }
 
     /// Gives large slots to commands that wait for them.

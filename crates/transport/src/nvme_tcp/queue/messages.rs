@@ -1,11 +1,30 @@
-//! Data of Fabrics commands that are executed here: messages of authentication.
+//! Fabrics commands, which are executed here: Connect, properties and messages of authentication.
 
-use nvme_spec::Status;
+use nvme_spec::cqe::StatusField;
+use nvme_spec::{Sqe, Status};
 use nvme_tcp::Piece;
 
 use super::Queue;
+use crate::nvme_tcp::connection::Pdu;
 
 impl Queue {
+    /// The command of a Fabrics command that is to be executed.
+    pub(in crate::nvme_tcp) fn next_fabrics(&mut self) -> Option<(u16, Sqe)> {
+        let index = self.fabrics.pop_front()?;
+        Some((index, self.commands.get(index).sqe))
+    }
+
+    /// Answers Connect.
+    pub(in crate::nvme_tcp) fn accept(&mut self, dw0: u32) {
+        let mut cqe = self.cqe(self.cid, dw0, 0, StatusField::new());
+        if self.head.is_none() {
+            // Where flow control is off this says so (Base 2.1, 6.3).
+            cqe.sq_head = 0xffff;
+        }
+        let head = self.connection.encoder().response(&cqe);
+        self.connection.push(Pdu::bare(head, None));
+    }
+
     /// The data of a Fabrics command that came, which are in its small slot.
     pub(in crate::nvme_tcp) fn message(&self, index: u16) -> Vec<u8> {
         let mut bytes = vec![0; self.commands.get(index).data.len as usize];

@@ -159,17 +159,6 @@ impl Queue {
         self.commands.is_empty()
     }
 
-    /// Answers Connect.
-    pub(in crate::nvme_tcp) fn accept(&mut self, dw0: u32) {
-        let mut cqe = self.cqe(self.cid, dw0, 0, StatusField::new());
-        if self.head.is_none() {
-            // Where flow control is off this says so (Base 2.1, 6.3).
-            cqe.sq_head = 0xffff;
-        }
-        let head = self.connection.encoder().response(&cqe);
-        self.connection.push(Pdu::bare(head, None));
-    }
-
     /// Refuses Connect, which it was made for.
     pub(in crate::nvme_tcp) fn refuse_connect(
         self,
@@ -449,12 +438,6 @@ impl Queue {
         if let Some(partner) = partner {
             self.abort_half(partner, Status::ABORTED_FAILED_FUSED, counters);
         }
-    }
-
-    /// The command of a Fabrics command that is to be executed.
-    pub(in crate::nvme_tcp) fn next_fabrics(&mut self) -> Option<(u16, Sqe)> {
-        let index = self.fabrics.pop_front()?;
-        Some((index, self.commands.get(index).sqe))
     }
 
     /// Answers a command that the controller never had.
