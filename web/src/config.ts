@@ -39,6 +39,7 @@ export interface Medium {
 export interface Namespace {
   ana_group?: number;
   eui64?: string;
+  hosts?: string[];
   lba_size: number;
   media: string;
   name: string;
