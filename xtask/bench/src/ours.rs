@@ -80,7 +80,7 @@ impl Setup {
                 own += "preallocate = true\n";
             }
             let front = match self.tcp {
-                // Each of its commands of more than a capsule's data has memory for the largest one.
+                // Each command of more than a capsule's data has memory for the largest one.
                 Some(port) => format!(
                     "listen = \"nvme-tcp:127.0.0.1:{port}\"\nsubnqn = {NQN:?}\n\
                      max_transfer = \"1MiB\""

@@ -1,10 +1,10 @@
-//! The floor of NVMe/TCP on this machine: two threads exchange the same bytes over loopback, without
-//! NVMe.
+//! The floor of NVMe/TCP on this machine: two threads exchange the same bytes over loopback,
+//! without NVMe.
 //!
 //! Both sides poll. A turn of the server is one receive and one send with the answers to all that
-//! came, three pieces for each: the header of the data, the data, the response. A turn of the client
-//! is one send for what was answered and one receive. A command costs as many system calls as it
-//! does with the program.
+//! came, three pieces for each: the header of the data, the data, the response. A turn of the
+//! client is one send for what was answered and one receive. A command costs as many system calls
+//! as it does with the program.
 //!
 //! As in `nvmirage bench`, times in which the system did not let a thread run are left out.
 
