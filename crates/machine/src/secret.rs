@@ -46,6 +46,12 @@ fn read_with(path: &Path, credentials: Option<OsString>) -> anyhow::Result<Zeroi
         is_credential || metadata.mode() & 0o077 == 0,
         "other users may use {shown}: run chmod 600 on it, and make another secret, as this one may be known"
     );
+    // Root's, as of a file that root has put there for the service.
+    let owners = [0, rustix::process::geteuid().as_raw()];
+    ensure!(
+        is_credential || owners.contains(&metadata.uid()),
+        "another user owns {shown}, and knows the secret: make another one in a file of your own"
+    );
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_LEN + 1));
     file.take(MAX_LEN as u64 + 1)
         .read_to_end(&mut bytes)

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use api::config::{self, Config};
+use api::config::{self, Config, Controller};
 use api::{FieldProblem, PlannedStep, Refusal, Reload, ReloadRequest};
 use machine::files::read_text;
 
@@ -16,7 +16,7 @@ use super::{State, Supervisor};
 use crate::reconcile::id::{ControllerId, NamespaceId, ObjectId};
 use crate::reconcile::inventory::Objects;
 use crate::reconcile::merge::{Merged, merge};
-use crate::reconcile::step::{Planned, Step};
+use crate::reconcile::step::{Object, Planned, Step};
 use crate::reconcile::unfinished::Unfinished;
 use crate::reconcile::{self, Actual, Placed, Plan};
 use crate::survival;
@@ -124,6 +124,39 @@ impl Supervisor {
     }
 }
 
+/// Refuses a plan that creates an object for hosts which the file has changed: their secrets are
+/// read at the next start, and until then a host could need none.
+fn refuse_other_hosts(running: &Config, file: &Config, plan: &Plan) -> Result<(), Refusal> {
+    if running.host == file.host {
+        return Ok(());
+    }
+    let is_changed = |text: &String| running.host_of(text) != file.host_of(text);
+    let is_for_changed = |controller: &Controller| {
+        let allow = controller.tcp.as_ref().and_then(|tcp| tcp.allow.as_ref());
+        // Without a list, all hosts of the file are allowed.
+        let names_changed = allow.is_none_or(|allow| allow.iter().any(is_changed));
+        controller.tcp_address().is_some() && names_changed
+    };
+    let is_refused = |planned: &&Planned| match &planned.step {
+        Step::Create(Object::Controller(controller)) | Step::Restore(controller, _) => {
+            is_for_changed(controller)
+        }
+        Step::Create(Object::Namespace(namespace)) => {
+            namespace.hosts.iter().flatten().any(is_changed)
+        }
+        _ => false,
+    };
+    let Some(planned) = plan.steps.iter().find(is_refused) else {
+        return Ok(());
+    };
+    let id = planned.step.id();
+    Err(Refusal::conflict(format!(
+        "{} {} is for hosts that the file has changed, and a changed [[host]] takes effect after a restart: restart the server, or leave the hosts as they are",
+        id.kind().name(),
+        id.name()
+    )))
+}
+
 /// The plan, as the client gets it.
 fn told(decided: &Decided, dry_run: bool) -> Reload {
     let restart = reconcile::needs_restart(&decided.source.read, &decided.file);
@@ -219,6 +252,7 @@ impl State {
             }
             refusal
         })?;
+        refuse_other_hosts(&source.read, &file, &plan)?;
         if source.read.log != file.log {
             plan.steps.push(Planned {
                 step: Step::Log(Box::new(file.log.clone())),

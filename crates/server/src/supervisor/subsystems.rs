@@ -192,10 +192,10 @@ impl State {
             .map(str::to_owned)
             .collect();
         let mut config = subsystem_config(name, merged);
+        // Also of those that no controller lists: an operator has attached them, or may.
         let aim = self.aim();
-        let configured = aim.namespaces_of(name);
         for namespace in &mut config.namespaces {
-            let mut all = configured.iter();
+            let mut all = aim.namespace.iter();
             let its = all.find(|one| Some(&one.name) == namespace.name.as_ref());
             namespace.hosts = its.and_then(|its| self.visible_to(its));
         }

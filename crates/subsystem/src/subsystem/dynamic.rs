@@ -35,6 +35,15 @@ impl Member {
         self.entrance.unwrap_or(self.id)
     }
 
+    /// Whether its host may know of a namespace for these hosts over a network, or for all.
+    pub(super) fn sees(&self, hosts: Option<&[String]>) -> bool {
+        let Some(hosts) = hosts.filter(|_| self.entrance.is_some()) else {
+            return true;
+        };
+        let nqn = self.hostnqn.as_deref();
+        nqn.is_some_and(|nqn| hosts.iter().any(|host| host == nqn))
+    }
+
     pub(super) fn outstanding_limit(&self) -> usize {
         match self.entrance {
             Some(_) => OUTSTANDING_LIMIT_DYNAMIC,
@@ -104,13 +113,8 @@ impl Subsystem {
         let Some(hosts) = &namespace.hosts else {
             return true;
         };
-        match self.member(id) {
-            Some(member) if member.entrance.is_some() => {
-                let nqn = member.hostnqn.as_deref();
-                nqn.is_some_and(|nqn| hosts.iter().any(|host| host == nqn))
-            }
-            _ => true,
-        }
+        let member = self.member(id);
+        member.is_some_and(|member| member.sees(Some(hosts)))
     }
 
     /// Whether a controller has a namespace attached, which its host may know of.

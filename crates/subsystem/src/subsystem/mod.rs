@@ -486,8 +486,10 @@ impl Subsystem {
 
     /// Edits the directory at once; controllers other than `by` learn which namespaces changed.
     fn apply(&mut self, change: Change, by: Option<ControllerId>) -> Result<(), Status> {
-        let before = self.directory.attachments(change.nsid());
         let nsid = change.nsid();
+        let before = self.directory.attachments(nsid);
+        let hosts = |directory: &Directory| directory.get(nsid).map(|n| n.hosts.clone());
+        let hosts_before = hosts(&self.directory);
         let announced = change.is_announced();
         let sanitize = match &change {
             Change::Sanitize(change) => Some(*change),
@@ -504,13 +506,17 @@ impl Subsystem {
             return Ok(());
         }
         let after = self.directory.attachments(nsid);
+        let all_hosts = [hosts_before, hosts(&self.directory)];
         for member in &mut self.members {
             let attached = member.entrance();
             let (had, has) = (before.contains(attached), after.contains(attached));
             // A controller that has it before and after sees no difference when another one gets
             // or loses it.
             let concerned = if moves { had != has } else { had || has };
-            let told = member.present && concerned && Some(member.id) != by;
+            // Its host may know of the namespace as it was, or as it is.
+            let mut shown = all_hosts.iter().flatten();
+            let sees = shown.any(|hosts| member.sees(hosts.as_deref()));
+            let told = member.present && concerned && sees && Some(member.id) != by;
             if told && !member.changed.contains(&nsid) {
                 member.changed.push(nsid);
             }

@@ -127,7 +127,10 @@ impl Subsystem {
         self.apply(Change::Reserve { nsid, reservation }, None)?;
         for (host, what) in notices {
             let told = |m: &&mut super::Member| {
-                m.present && m.host == host && namespace.attached.contains(m.entrance())
+                m.present
+                    && m.host == host
+                    && namespace.attached.contains(m.entrance())
+                    && m.sees(namespace.hosts.as_deref())
             };
             for member in self.members.iter_mut().filter(told) {
                 if member.notices.len() < MAX_NOTICES {

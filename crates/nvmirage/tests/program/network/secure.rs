@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Output;
 
-use super::{NQN, Port, busy_as, hosts, serve, until};
+use super::{DISK, NQN, Port, busy_as, hosts, serve, until};
 use crate::world::World;
 
 const A: &str = "nqn.2026-11.test:a";
@@ -132,6 +132,62 @@ fn hosts_prove_who_they_are_and_see_what_is_theirs() {
     );
     load.kill().unwrap();
     load.wait().unwrap();
+    server.stop();
+}
+
+#[test]
+fn a_namespace_that_was_attached_stays_hidden_after_a_restart() {
+    let world = World::new();
+    let port = Port::new();
+    let key = secret(&world, "a.key", KEY);
+    secret(&world, "c.key", CTRL);
+    let as_a = ["--hostnqn", A, "--dhchap-key", key.to_str().unwrap()];
+    let config = config(&port, "").replace("[\"data\", \"open\"]", "[\"open\"]");
+    let config = format!("state_dir = \"state\"\n{config}");
+    let see = |world: &World| {
+        let seen = |options: &[&str]| seen(&identify(world, &port, options));
+        (seen(&as_a), seen(&["--hostnqn", B]))
+    };
+    let server = serve(&world, &config, &[]);
+    assert_eq!(see(&world), (1, 1));
+    world.ok(&world.steer(&["attach", "data", "store"]));
+    assert_eq!(see(&world), (2, 1));
+    server.stop();
+    let server = serve(&world, &config, &[]);
+    assert_eq!(see(&world), (2, 1));
+    server.stop();
+}
+
+/// Its secret would be read at the next start, and until then it would need none.
+#[test]
+fn a_host_with_a_new_secret_is_not_allowed_without_it_by_a_reload() {
+    let world = World::new();
+    let port = Port::new();
+    let key = secret(&world, "a.key", KEY);
+    let before = format!(
+        "[[host]]\nnqn = \"{B}\"\n{DISK}{}",
+        port.controller(&format!("allow = [\"{B}\"]"))
+    );
+    let server = serve(&world, &before, &[]);
+    let text = std::fs::read_to_string(world.path("config.toml")).unwrap();
+    let keyed = format!(
+        "[[host]]\nnqn = \"{A}\"\ndhchap_key = \"{}\"\n",
+        key.display()
+    );
+    let after = text.replace(
+        &format!("allow = [\"{B}\"]"),
+        &format!("allow = [\"{A}\", \"{B}\"]"),
+    );
+    assert_ne!(text, after);
+    world.write("config.toml", &format!("{keyed}{after}"));
+    let ran = world.run(&world.steer(&["reload"]));
+    assert!(
+        !ran.status.success() && ran.err.contains("restart the server"),
+        "{ran:?}"
+    );
+    let output = identify(&world, &port, &["--hostnqn", A]);
+    assert!(says(&output, "does not admit this host"), "{output:?}");
+    assert_eq!(seen(&identify(&world, &port, &["--hostnqn", B])), 1);
     server.stop();
 }
 

@@ -191,8 +191,9 @@ fn it_sees_what_its_entrance_sees_and_learns_of_changes() {
     assert!(!subsystem.is_attached(namespace, ControllerId(64)));
 }
 
-#[test]
-fn a_namespace_for_certain_hosts_is_hidden_from_others() {
+/// A subsystem whose namespace 1 is for host `a` alone; its entrance, and dynamic controllers of
+/// hosts `a`, `b` and one that has not said who it is.
+fn with_hidden() -> (Subsystem, ControllerId, [ControllerId; 3]) {
     let namespaces = config().namespaces.into_iter().enumerate();
     let hosts: std::sync::Arc<[String]> = ["nqn.a".to_owned()].into();
     let mut subsystem = Subsystem::new(SubsystemConfig {
@@ -206,15 +207,68 @@ fn a_namespace_for_certain_hosts_is_hidden_from_others() {
         ..config()
     })
     .unwrap();
-    let mut channels = channels(Manner::Synchronous);
     let entrance = subsystem.join("entrance").unwrap();
-    let [a, b, silent] = ["a", "b", "silent"].map(|name| {
+    let dynamic = ["a", "b", "silent"].map(|name| {
         let id = subsystem.join_dynamic(entrance, name).unwrap();
         if name != "silent" {
             subsystem.name_host(id, &format!("nqn.{name}"));
         }
         id
     });
+    (subsystem, entrance, dynamic)
+}
+
+#[test]
+fn changes_of_a_hidden_namespace_are_no_news() {
+    let (mut subsystem, entrance, [a, b, silent]) = with_hidden();
+    let mut channels = channels(Manner::Synchronous);
+    let all = [entrance, a, b, silent];
+    let format = Plan::Format {
+        nsid: 1,
+        lba_shift: 9,
+        controller: a,
+    };
+    for plans in [format, Plan::Delete { nsid: 1 }] {
+        subsystem.begin(admin(a, 1, plan(plans)));
+        settle(&mut subsystem, &mut channels);
+        assert_eq!(subsystem.take_answer(a).unwrap().result, Ok(0));
+        let news = all.map(|id| subsystem.take_changed(id));
+        assert_eq!(news, [vec![1], vec![], vec![], vec![]]);
+    }
+}
+
+#[test]
+fn reservations_of_a_hidden_namespace_are_no_news() {
+    let (mut subsystem, _, [a, b, silent]) = with_hidden();
+    let mut channels = channels(Manner::Synchronous);
+    let (first, second) = (Host::Extended([1; 16]), Host::Extended([2; 16]));
+    // The others say that they are the same host.
+    for id in [a, b, silent] {
+        subsystem.continue_host(id, &[1; 16]);
+    }
+    let cdw10 = ReservationAcquireCdw10::new()
+        .with_racqa(AcquireAction::PREEMPT)
+        .with_rtype(ReservationType::WRITE_EXCLUSIVE);
+    let preempt = Step::Reserve {
+        host: second,
+        command: ReservationCommand::Acquire {
+            cdw10,
+            crkey: 8,
+            prkey: 7,
+        },
+    };
+    for step in [register(first, 7), register(second, 8), preempt] {
+        subsystem.begin(admin(a, 1, vec![step, Step::Drain]));
+    }
+    settle(&mut subsystem, &mut channels);
+    let notices = [a, b, silent].map(|id| subsystem.take_notices(id).len());
+    assert_eq!(notices, [1, 0, 0]);
+}
+
+#[test]
+fn a_namespace_for_certain_hosts_is_hidden_from_others() {
+    let (mut subsystem, entrance, [a, b, silent]) = with_hidden();
+    let mut channels = channels(Manner::Synchronous);
     let count = |subsystem: &mut Subsystem, id| subsystem.take_table(id).iter().count();
     let all = count(&mut subsystem, entrance);
     assert!(all > 1);
