@@ -35,7 +35,6 @@ pub use hash::Hash;
 pub use host::HostSide;
 pub use message::{Failed, MESSAGE_MAX};
 pub use secret::{Secret, SecretError};
-
 use zeroize::Zeroize;
 
 /// Bytes of the longest private exponent.

@@ -12,7 +12,6 @@ use driver::io::Blocks;
 use driver::{Device, DriverError, Options};
 use nvme_spec::Status;
 use nvme_spec::opcode::NvmOpcode;
-
 use transport::nvme_tcp::TargetConfig;
 
 use super::rig::{self, NSID, Rig, SUBNQN};
