@@ -293,6 +293,8 @@ impl Subsystem {
 
     /// A controller is served no longer. The dynamic controllers of an entrance leave before it;
     /// one that does not keeps its namespaces, as an entrance keeps its identifier and attachments.
+    /// An entrance does not keep its states of ANA groups: the next controller with its name may be
+    /// a PCI function, which has none.
     pub fn leave(&mut self, id: ControllerId) {
         debug_assert!(
             !self
@@ -302,6 +304,7 @@ impl Subsystem {
             "dynamic controllers leave before their entrance"
         );
         self.answers.forget(id);
+        self.set_ana_states(id, AnaStates::new());
         if let Some(member) = self.member_mut(id) {
             member.present = false;
             member.changed.clear();

@@ -48,6 +48,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: STATES,
     },
     Mutation {
+        name: "ana-leave",
+        guard: "states of an entrance do not close the next controller of its name",
+        file: "crates/subsystem/src/subsystem/mod.rs",
+        from: "        self.set_ana_states(id, AnaStates::new());\n",
+        to: "",
+        test: unit(
+            "subsystem",
+            "subsystem::tests::dynamic::states_of_groups_end_with_their_entrance",
+        ),
+    },
+    Mutation {
         name: "ana-event",
         guard: "a namespace that comes or goes is no event of its group",
         file: "crates/controller/src/controller/admin/access.rs",

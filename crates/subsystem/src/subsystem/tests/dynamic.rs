@@ -584,3 +584,22 @@ fn states_of_groups_are_an_entrances_and_restrict_its_hosts_alone() {
     let refusal = Status::ASYMMETRIC_ACCESS_INACCESSIBLE;
     assert_eq!(refusals(&mut subsystem, host), [Some(refusal)].into());
 }
+
+#[test]
+fn states_of_groups_end_with_their_entrance() {
+    let (mut subsystem, entrance, other) = with_entrance();
+    let states = AnaStates::from([(1, AnaState::INACCESSIBLE)]);
+    subsystem.set_ana_states(entrance, states.clone());
+    subsystem.set_ana_states(other, states);
+    subsystem.leave(entrance);
+    // The next one with its name, which may be a PCI function.
+    assert_eq!(subsystem.join("entrance").unwrap(), entrance);
+    let refusals = |subsystem: &mut Subsystem, id| {
+        let table = subsystem.take_table(id);
+        let restricted = table.iter().filter(|n| n.restrictions.is_some());
+        restricted.count()
+    };
+    assert_eq!(subsystem.ana_state(entrance, 1), AnaState::OPTIMIZED);
+    assert_eq!(refusals(&mut subsystem, entrance), 0);
+    assert_ne!(refusals(&mut subsystem, other), 0);
+}
