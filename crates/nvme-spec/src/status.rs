@@ -191,6 +191,11 @@ impl Status {
         self.0.to_le_bytes()[0]
     }
 
+    /// Whether the host may complete the command by another path (Base 2.1, figure 102).
+    pub const fn is_path_related(self) -> bool {
+        self.sct() == StatusCodeType::PATH_RELATED.0
+    }
+
     /// Whether the command completed successfully.
     pub const fn is_success(self) -> bool {
         self.0 == Self::SUCCESSFUL_COMPLETION.0

@@ -100,6 +100,13 @@ impl Namespace {
         self.set.as_ref().map_or(Csi::NVM, |set| set.csi())
     }
 
+    /// Status of every command where its host must use another path.
+    #[must_use]
+    pub fn path_refusal(&self) -> Option<Status> {
+        let all = self.restrictions.as_ref()?.all;
+        all.filter(|status| status.is_path_related())
+    }
+
     /// Whether it has logical blocks, which the structures of the NVM command set describe.
     #[must_use]
     pub fn has_blocks(&self) -> bool {

@@ -178,7 +178,8 @@ impl<C: Channel, G: Gate> Issuer<'_, C, G> {
     /// Checks a pair and hands it to its medium.
     ///
     /// A mistake in the first command fails both; one in the second does not keep the first from
-    /// being done (NVM 1.1, 2.1.3.1).
+    /// being done (NVM 1.1, 2.1.3.1). A closed path refuses each of them for itself, so that the
+    /// host sends both by another one (Base 2.1, 8.1.1).
     fn fuse(
         &mut self,
         index: u16,
@@ -200,6 +201,9 @@ impl<C: Channel, G: Gate> Issuer<'_, C, G> {
         let (compare, write) = (alone(compare), alone(write));
         let comparison = command::parse(&compare).map_err(refused)?;
         let namespace = self.named(compare.nsid).map_err(refused)?;
+        if let Some(refusal) = namespace.path_refusal() {
+            return Err(both(refusal));
+        }
         permit(namespace, &comparison).map_err(refused)?;
         let ByteRange { offset, len } = range(namespace, target).map_err(refused)?;
         if target.count > 1 || len > u64::from(FUSED_BYTES) {

@@ -515,10 +515,14 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
     }
 
     /// Flush of all namespaces: every medium is flushed once, and the first error stands. Continues
-    /// after the namespace in `slot.flushed`.
+    /// after the namespace in `slot.flushed`. A namespace whose path is closed refuses it, so that
+    /// its host looks for another path; one with another restriction is flushed.
     #[inline(never)]
     fn flush_all(&mut self, index: u16, slot: &mut SlotState) -> Issued {
         self.segments.clear();
+        if let Some(refusal) = self.namespaces.iter().find_map(Namespace::path_refusal) {
+            return Issued::Ended(refusal);
+        }
         for (number, namespace) in self.namespaces.iter().enumerate() {
             let earlier = self.namespaces.iter().take(number);
             let flushed = |other: &Namespace| other.channel == namespace.channel;

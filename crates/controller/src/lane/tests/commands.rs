@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use memory::Iova;
 use nvme_spec::{Sqe, Status};
+use port::namespace::Restrictions;
 use port::testing::{Host, Manner, Seen, TestMedium, namespace};
 use port::{ByteRange, Cause, ChannelId};
 
@@ -477,6 +478,43 @@ fn a_command_whose_namespace_goes_while_a_part_of_it_is_out_ends_with_that_part(
     assert_eq!(status, Status::INVALID_FIELD_IN_COMMAND);
     assert_eq!(rig.lane.in_flight(), 0);
     assert_eq!(rig.medium().seen, [Seen::Flush]);
+}
+
+#[test]
+fn flush_of_all_namespaces_is_refused_where_the_path_to_one_is_closed() {
+    let mut rig = rig_with_two_media(Manner::Hanging);
+    let second = ChannelId(1);
+    let restricted = |all| {
+        let mut table = [(1, MEDIUM_ID), (2, second), (5, MEDIUM_ID)]
+            .map(|(nsid, id)| namespace(nsid, id, 8))
+            .to_vec();
+        let restrictions = Restrictions {
+            all: Some(all),
+            ..Restrictions::default()
+        };
+        table[2].restrictions = restrictions.some();
+        table
+    };
+    rig.set_namespaces(restricted(Status::ASYMMETRIC_ACCESS_TRANSITION));
+    assert_eq!(rig.run(flush_all(3)), Status::ASYMMETRIC_ACCESS_TRANSITION);
+    for (_, medium) in rig.channels.iter() {
+        assert_eq!(medium.seen, []);
+    }
+    // Another restriction may end while it is flushed.
+    rig.set_namespaces(restricted(Status::FORMAT_IN_PROGRESS));
+    rig.channels.get_mut(second).unwrap().capacity = 0;
+    rig.submit(1, flush_all(4));
+    rig.turn();
+    assert_eq!(rig.medium().seen, [Seen::Flush]);
+    // A path that closes when a part of the command is out.
+    rig.set_namespaces(restricted(Status::ASYMMETRIC_ACCESS_INACCESSIBLE));
+    rig.turn();
+    assert_eq!(rig.completions(), [], "its ticket is out");
+    rig.medium().release(1);
+    rig.turn();
+    let status = rig.completions()[0].status.status();
+    assert_eq!(status, Status::ASYMMETRIC_ACCESS_INACCESSIBLE);
+    assert_eq!(rig.lane.in_flight(), 0);
 }
 
 #[test]

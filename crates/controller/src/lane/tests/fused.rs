@@ -269,6 +269,34 @@ fn a_mistake_in_the_first_fails_both_and_one_in_the_second_alone_the_second() {
 }
 
 #[test]
+fn a_closed_path_refuses_both_and_a_host_may_send_both_again() {
+    let mut rig = rig(Manner::Asynchronous);
+    fill(&mut rig, 0x11);
+    for refusal in [
+        Status::ASYMMETRIC_ACCESS_PERSISTENT_LOSS,
+        Status::ASYMMETRIC_ACCESS_INACCESSIBLE,
+        Status::ASYMMETRIC_ACCESS_TRANSITION,
+    ] {
+        let mut closed = namespace(1, MEDIUM_ID, 100);
+        closed.restrictions = Restrictions {
+            all: Some(refusal),
+            ..Restrictions::default()
+        }
+        .some();
+        rig.set_namespaces(vec![closed]);
+        let (first, second) = pair();
+        rig.store(1, first);
+        rig.store(1, second);
+        rig.ring(1);
+        rig.turn();
+        let done = rig.completions();
+        assert_eq!(statuses(&done), [(1, refusal), (2, refusal)]);
+        assert!(done.iter().all(|cqe| !cqe.status.dnr()));
+    }
+    assert_eq!(rig.medium().seen, []);
+}
+
+#[test]
 fn a_medium_that_fails_fails_the_half_it_was_at() {
     let mut rig = rig(Manner::Asynchronous);
     for (cause, expected) in [
