@@ -37,6 +37,9 @@ struct Group {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AnaLog {
     groups: BTreeMap<u32, Group>,
+    /// Last states of groups whose namespaces have all gone since the reset: a host keeps what it
+    /// has read of them.
+    gone: BTreeMap<u32, AnaState>,
     /// Changes of the page since the reset.
     changes: u64,
     /// It has been filled since the reset.
@@ -44,8 +47,9 @@ pub(crate) struct AnaLog {
 }
 
 impl AnaLog {
-    /// Takes the current states and namespaces; whether the state of a group is another one. Groups
-    /// that come and go do so with their namespaces, of which another event notifies.
+    /// Takes the current states and namespaces; whether the state of a group is another one than
+    /// the last that the page has shown. Groups that come and go do so with their namespaces, of
+    /// which another event notifies.
     fn follow(&mut self, now: BTreeMap<u32, (AnaState, Vec<u32>)>) -> bool {
         let (mut is_other, mut is_news) = (self.groups.len() != now.len(), false);
         let mut before = std::mem::take(&mut self.groups);
@@ -58,6 +62,7 @@ impl AnaLog {
                     group.changes.wrapping_add(1)
                 }
                 None => {
+                    is_news |= self.gone.remove(&id).is_some_and(|last| last != state);
                     is_other = true;
                     // A group that returns does not count what it has counted before.
                     self.changes
@@ -70,6 +75,8 @@ impl AnaLog {
             };
             self.groups.insert(id, group);
         }
+        let gone = before.into_iter().map(|(id, group)| (id, group.state));
+        self.gone.extend(gone);
         if std::mem::replace(&mut self.is_known, true) && is_other {
             self.changes = self.changes.wrapping_add(1);
         }

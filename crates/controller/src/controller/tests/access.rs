@@ -9,7 +9,9 @@ use port::ChannelId;
 use port::namespace::Namespace;
 use port::testing::{Manner, Seen, namespace};
 use port::ticket::OwnerKey;
-use subsystem::{Allocated, ControllerId, OperatorRequest, Subsystem, SubsystemConfig};
+use subsystem::{
+    Allocated, ControllerId, OperatorRequest, Reservation, Subsystem, SubsystemConfig,
+};
 
 use super::rig::*;
 use super::world::*;
@@ -111,13 +113,24 @@ fn log(world: &mut World, host: usize) -> (u64, Vec<Descriptor>) {
 
 /// Runs the next I/O command of a host on a queue pair of its own: the status.
 fn io(world: &mut World, host: usize, nsid: u32, opcode: u8, data: &[u8]) -> u16 {
+    let command = Sqe {
+        opcode,
+        nsid,
+        ..Sqe::default()
+    };
+    run(world, host, command, data)
+}
+
+/// The same, of these Command Dwords.
+fn run(world: &mut World, host: usize, command: Sqe, data: &[u8]) -> u16 {
     world.at(host).create_pair(1, 8);
     let rig = world.at(host);
     rig.host.write(rig.data_page(), data);
+    let prp1 = rig.data_page().0;
     let sqe = Sqe {
-        opcode,
-        nsid,
-        ..rig.read_sqe(7, 1)
+        cid: 7,
+        prp1,
+        ..command
     };
     rig.submit_io(1, 0, sqe);
     for _ in 0..16 {
@@ -219,8 +232,8 @@ fn a_state_is_of_one_group_and_one_entrance() {
         let (_, groups) = log(&mut world, B);
         assert_eq!((groups[0].2, groups[1].2), (1, 1));
         for nsid in [1, 3] {
-            // Read, Write, Flush, Dataset Management, Reservation Register and Report.
-            for opcode in [0x02, 0x01, 0x00, 0x09, 0x0e] {
+            // Read, Write, Flush, Dataset Management.
+            for opcode in [0x02, 0x01, 0x00, 0x09] {
                 assert_eq!(
                     io(&mut world, A, nsid, opcode, &[1; 512]),
                     refusal,
@@ -231,6 +244,51 @@ fn a_state_is_of_one_group_and_one_entrance() {
         for (host, nsid) in [(A, 2), (B, 1), (B, 3), (PCIE, 1)] {
             assert_eq!(io(&mut world, host, nsid, 0x02, &[]), OK, "{host}, {nsid}");
         }
+    }
+}
+
+#[test]
+fn reservations_of_an_inaccessible_group_are_refused_and_unchanged() {
+    let mut world = world();
+    let key = 7_u64.to_le_bytes();
+    let register = [[0; 8], key].concat();
+    let acquire = [key, [0; 8]].concat();
+    /// Type Write Exclusive (Base 2.1, 8.1.22.1).
+    const EXCLUSIVE: u32 = 1 << 8;
+    // Reservation Register, Report, Acquire and Release.
+    let all: [(u8, u32, &[u8]); 4] = [
+        (0x0d, 0, &register),
+        (0x0e, 0, &[]),
+        (0x11, EXCLUSIVE, &acquire),
+        (0x15, EXCLUSIVE, &key),
+    ];
+    for (state, expected) in [
+        (AnaState::INACCESSIBLE, INACCESSIBLE),
+        (AnaState::OPTIMIZED, OK),
+    ] {
+        set(&mut world, FIRST, &[(1, state)]);
+        for (opcode, cdw10, data) in all {
+            let command = Sqe {
+                opcode,
+                nsid: 1,
+                cdw10,
+                ..Sqe::default()
+            };
+            let status = run(&mut world, A, command, data);
+            assert_eq!(status, expected, "{opcode:#x}, {state:?}");
+        }
+        let namespace = world.subsystem().directory().get(1).unwrap();
+        let is_unchanged = namespace.reservation == Reservation::default();
+        assert_eq!(is_unchanged, expected != OK, "{state:?}");
+    }
+}
+
+#[test]
+fn a_flush_of_all_namespaces_needs_all_of_their_groups() {
+    let mut world = world();
+    set(&mut world, FIRST, &[(7, AnaState::INACCESSIBLE)]);
+    for (host, expected) in [(A, INACCESSIBLE), (B, OK)] {
+        assert_eq!(io(&mut world, host, 0xffff_ffff, 0x00, &[]), expected);
     }
 }
 
@@ -309,6 +367,51 @@ fn a_change_of_state_is_notified_where_it_is_asked_for() {
     // A function has no such notices.
     assert_eq!(code(&world.at(PCIE).set_feature(0x0b, 0x900)), OK);
     assert_eq!(world.at(PCIE).get_feature(0x0b, 0, 0).dw0, 0x100);
+}
+
+/// A host keeps the state that it has read, and Linux reads the page for this event alone.
+#[test]
+fn a_state_that_changes_while_its_group_has_no_namespace_is_notified_when_it_has_one() {
+    let mut world = world();
+    let set_attached = |world: &mut World, is_attached| {
+        let (nsid, controllers) = (2, [FIRST].into_iter().collect());
+        let request = match is_attached {
+            true => OperatorRequest::Attach { nsid, controllers },
+            false => OperatorRequest::Detach { nsid, controllers },
+        };
+        world.subsystem().request(1, request);
+        for _ in 0..8 {
+            world.turn();
+        }
+    };
+    set(&mut world, FIRST, &[(7, AnaState::INACCESSIBLE)]);
+    assert_eq!(code(&world.at(A).set_feature(0x0b, 0x800)), OK);
+    world.at(A).async_event();
+    assert_eq!(log(&mut world, A).1[1].2, 3, "the host has read it");
+    for (before, after) in [
+        (AnaState::INACCESSIBLE, None),
+        (AnaState::OPTIMIZED, Some(0x000c_0302)),
+        (AnaState::OPTIMIZED, None),
+    ] {
+        set_attached(&mut world, false);
+        set(&mut world, FIRST, &[(7, before)]);
+        assert!(world.at(A).peek().is_none(), "the group is not there");
+        set_attached(&mut world, true);
+        assert_eq!(world.at(A).reap().map(|event| event.dw0), after);
+        if after.is_some() {
+            assert_eq!(log(&mut world, A).1[1].2, 1);
+            world.at(A).async_event();
+        }
+    }
+    // A reset forgets what the host has read.
+    set_attached(&mut world, false);
+    world.at(A).disable();
+    world.at(A).enable();
+    assert_eq!(code(&world.at(A).set_feature(0x0b, 0x800)), OK);
+    world.at(A).async_event();
+    set(&mut world, FIRST, &[(7, AnaState::INACCESSIBLE)]);
+    set_attached(&mut world, true);
+    assert!(world.at(A).peek().is_none());
 }
 
 #[test]
