@@ -152,18 +152,25 @@ fn controller_change(changes: &[String]) -> Result<ControllerChange, UsageError>
             };
             let parts = all.0.entry(key.name).or_insert_with(|| Map::new().into());
             if !parts.is_object() {
-                let key = key.name;
-                return Err(UsageError(format!(
-                    "{key}: write {key}=VALUE, or {name}=VALUE"
-                )));
+                return Err(whole_and_part(key.name, part));
             }
             parts[part] = value;
             continue;
         }
         let value = checked(Controller::live(name), name, value)?;
-        all.0.insert(name.to_owned(), value);
+        let before = all.0.insert(name.to_owned(), value);
+        if let Some(Value::Object(parts)) = before
+            && let Some(part) = parts.keys().next()
+        {
+            return Err(whole_and_part(name, part));
+        }
     }
     Ok(all)
+}
+
+/// One request changes a key as a whole or some of its parts: the order of both says nothing.
+fn whole_and_part(key: &str, part: &str) -> UsageError {
+    UsageError(format!("{key}: write {key}=VALUE, or {key}.{part}=VALUE"))
 }
 
 /// The key and the part that a change names.
@@ -194,4 +201,33 @@ fn log_change<'a>(
         all.insert(name.to_owned(), value.into());
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn change(changes: &[&str]) -> Result<Value, String> {
+        let changes: Vec<String> = changes.iter().map(|&change| change.into()).collect();
+        let change = controller_change(&changes);
+        change
+            .map(|all| all.0.into())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_key_changes_as_a_whole_or_by_its_parts() {
+        assert_eq!(
+            change(&["ana.2=change", "sample=16", "ana.3=none"]),
+            Ok(json!({"ana": {"2": "change", "3": null}, "sample": 16}))
+        );
+        assert_eq!(change(&["ana=3=change"]), Ok(json!({"ana": "3=change"})));
+        let both = Err("ana: write ana=VALUE, or ana.2=VALUE".to_owned());
+        assert_eq!(change(&["ana.2=change", "ana=3=change"]), both);
+        assert_eq!(change(&["ana=3=change", "ana.2=change"]), both);
+        assert_eq!(change(&["ana.2=none", "ana=none"]), both);
+        assert_eq!(change(&["ana=none", "ana.2=none"]), both);
+    }
 }
