@@ -69,6 +69,36 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "ana-gone",
+        guard: "a state that changes while its group has no namespace is notified",
+        file: "crates/controller/src/controller/admin/access.rs",
+        from: "        self.gone.extend(gone);\n",
+        to: "        drop(gone);\n",
+        test: controller(
+            "controller::tests::access::a_state_that_changes_while_its_group_has_no_namespace_is_notified_when_it_has_one",
+        ),
+    },
+    Mutation {
+        name: "ana-flush-all",
+        guard: "a flush of all namespaces does not succeed where the path to one is closed",
+        file: "crates/controller/src/lane/issue.rs",
+        from: "            return Issued::Ended(refusal);\n",
+        to: "            let _ = refusal;\n",
+        test: controller(
+            "lane::tests::commands::flush_of_all_namespaces_is_refused_where_the_path_to_one_is_closed",
+        ),
+    },
+    Mutation {
+        name: "ana-fused",
+        guard: "a host sends both commands of a pair by another path",
+        file: "crates/controller/src/lane/fused.rs",
+        from: "            return Err(both(refusal));\n",
+        to: "            return Err(refused(refusal));\n",
+        test: controller(
+            "lane::tests::fused::a_closed_path_refuses_both_and_a_host_may_send_both_again",
+        ),
+    },
+    Mutation {
         name: "ana-reset",
         guard: "change counts begin again with a reset",
         file: "crates/controller/src/controller/exchange.rs",
@@ -126,6 +156,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: unit(
             "api",
             "change::tests::a_table_changes_the_parts_that_it_has",
+        ),
+    },
+    Mutation {
+        name: "ana-whole-and-part",
+        guard: "a change of a part is not lost to one of the whole key",
+        file: "crates/client/src/cli/set.rs",
+        from: "            && let Some(part) = parts.keys().next()\n",
+        to: "            && let Some(part) = parts.keys().nth(1)\n",
+        test: unit(
+            "client",
+            "cli::set::tests::a_key_changes_as_a_whole_or_by_its_parts",
         ),
     },
 ];
