@@ -65,6 +65,7 @@ fn event(host: &mut Host<AnyBus>) -> u32 {
 fn two_entrances_are_two_paths_to_the_same_namespace() {
     const REGISTER: NvmOpcode = NvmOpcode::RESERVATION_REGISTER;
     const ACQUIRE: NvmOpcode = NvmOpcode::RESERVATION_ACQUIRE;
+    const RELEASE: NvmOpcode = NvmOpcode::RESERVATION_RELEASE;
     /// Type Write Exclusive (Base 2.1, 8.1.22.1).
     const EXCLUSIVE: u32 = 1 << 8;
     let world = World::new();
@@ -80,10 +81,27 @@ fn two_entrances_are_two_paths_to_the_same_namespace() {
     assert!(b.block(1, 3).iter().all(|byte| *byte == 0x5a));
     b.fill(1, 3, 0xa5);
     assert!(a.block(1, 3).iter().all(|byte| *byte == 0xa5));
-    // Both are of one host: a reservation by one path is the other's, too.
+    // Both are of one host: a reservation by one path is the other's, too. Another process is
+    // another host, with a Host Identifier of its own.
+    let another_writes = || {
+        let mut command = world.program();
+        command.args(["bench", "--rw", "randwrite", "--time", "100ms"]);
+        command.args(["--destroy-data", "--target", &second.target()]);
+        let ran = command.output().unwrap();
+        ran.status
+            .success()
+            .then_some(())
+            .ok_or_else(|| String::from_utf8_lossy(&ran.stderr).into_owned())
+    };
     assert_eq!(a.reserve(REGISTER, 0, [0, 7]), OK);
+    assert_eq!(another_writes(), Ok(()));
     assert_eq!(a.reserve(ACQUIRE, EXCLUSIVE, [7, 0]), OK);
     assert_eq!((a.write_status(), b.write_status()), (OK, OK));
+    let refused = another_writes().unwrap_err();
+    assert!(refused.contains("Reservation Conflict"), "{refused}");
+    // By the other path it ends, too.
+    assert_eq!(b.reserve(RELEASE, EXCLUSIVE, [7, 0]), OK);
+    assert_eq!(another_writes(), Ok(()));
     drop((a, b));
     server.stop();
 }
@@ -121,16 +139,17 @@ fn a_state_is_set_while_hosts_use_the_controller() {
     // A group keeps its state where another one is set, and an entrance its own.
     set(&world, "ana.5=change");
     assert_eq!(a.write_status(), INACCESSIBLE);
-    let shown = world.ask("GET /v1/controllers/store", &[], "").is(200);
-    assert_eq!(
-        shown.json()["ana"],
-        json!({"3": "inaccessible", "5": "change"})
-    );
+    let shown = || {
+        let shown = world.ask("GET /v1/controllers/store", &[], "").is(200);
+        shown.json()["ana"].clone()
+    };
+    assert_eq!(shown(), json!({"3": "inaccessible", "5": "change"}));
     set(&world, "ana.3=non-optimized");
     assert_eq!(log(&mut a), (2, 3, 2, 1));
     assert_eq!(a.write_status(), OK);
-    // The whole key, and its default.
+    // The whole key, without group 5, and its default.
     set(&world, "ana=3=persistent-loss");
+    assert_eq!(shown(), json!({"3": "persistent-loss"}));
     assert_eq!(a.write_status(), Status::ASYMMETRIC_ACCESS_PERSISTENT_LOSS);
     set(&world, "ana=none");
     assert_eq!((a.write_status(), log(&mut a).2), (OK, 1));
@@ -185,5 +204,24 @@ fn a_set_state_is_there_after_a_death_and_a_reload_and_in_the_exported_configura
     world.ok(&world.steer(&["reload"]));
     assert_eq!(a.write_status(), Status::ASYMMETRIC_ACCESS_TRANSITION);
     drop((a, b));
+    server.stop();
+}
+
+/// A PCI function has no ANA log page and no key with which an operator could open it again.
+#[test]
+fn a_function_with_the_name_of_a_closed_entrance_is_open() {
+    let world = World::new();
+    let (server, first, second) = two(&world, "", &[]);
+    set(&world, "ana.3=inaccessible");
+    assert_eq!(at(&first).write_status(), INACCESSIBLE);
+    world.ok(&world.steer(&["delete", "controller", "store"]));
+    let listen = world.vfio_user("store.sock");
+    let create = ["create", "controller", "store", "--namespaces", "data"];
+    let its = ["--subsystem", "s", "--listen", &listen];
+    world.ok(&world.steer(&[&create[..], &its].concat()));
+    let mut function = Host::attach(&world, "store.sock");
+    assert_eq!(function.write_status(), OK);
+    assert_eq!(at(&second).write_status(), OK);
+    drop(function);
     server.stop();
 }
