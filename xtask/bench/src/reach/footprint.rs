@@ -22,13 +22,13 @@ pub(super) fn footprint(reach: &Reach<'_>) -> Result<Vec<Row>> {
         ..Setup::new("null", "1GiB")
     };
     let ours = Ours::start(reach.workspace, &setup, reach.args.cpus.pair())?;
-    let before = resident_kib(&smaps(ours.pid())?);
+    let before = own_kib(&smaps(ours.pid())?);
     // four queue pairs of 256 entries for each: the one that is busy, and all others
     let idle = (4 * CONTROLLERS - 1).to_string();
     let more = ["--qd", "255", "--idle-queues", &idle, "--idle-qd", "255"];
     let host = attach(reach, &ours, CONTROLLERS, &more)?;
     std::thread::sleep(std::time::Duration::from_secs(2));
-    let after = resident_kib(&smaps(ours.pid())?);
+    let after = own_kib(&smaps(ours.pid())?);
     drop(host);
     ours.stop()?;
     let each = (after as f64 - before as f64) / CONTROLLERS as f64;
@@ -59,15 +59,27 @@ pub(super) fn huge_kib(smaps: &str) -> u64 {
 }
 
 /// Resident kilobytes of all mappings but those of hosts' memory (proc_pid_smaps(5)).
+fn own_kib(smaps: &str) -> u64 {
+    sum(smaps, |is_hosts| (!is_hosts).then_some("Rss:"))
+}
+
+/// Resident kilobytes of all mappings. Memory of hosts that the process maps twice counts once.
 pub(crate) fn resident_kib(smaps: &str) -> u64 {
+    sum(smaps, |is_hosts| {
+        Some(if is_hosts { "Pss:" } else { "Rss:" })
+    })
+}
+
+/// The sum of one field of each mapping, or none, which depends on whether it is hosts' memory.
+fn sum(smaps: &str, field: impl Fn(bool) -> Option<&'static str>) -> u64 {
     let mut sum = 0;
-    let mut hosts = false;
+    let mut wanted = None;
     for line in smaps.lines() {
         let mut words = line.split_whitespace();
         let first = words.next().unwrap_or_default();
         if first.contains('-') && !first.ends_with(':') {
-            hosts = line.contains(HOSTS);
-        } else if first == "Rss:" && !hosts {
+            wanted = field(line.contains(HOSTS));
+        } else if Some(first) == wanted {
             sum += words
                 .next()
                 .and_then(|kib| kib.parse::<u64>().ok())
@@ -82,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_memory_of_hosts_does_not_count() {
+    fn the_memory_of_hosts_counts_where_the_server_has_made_it() {
         let smaps = "\
 55d0-55d4 r--p 00000000 fe:00 131 /usr/bin/nvmirage
 Size:                 16 kB
@@ -90,11 +102,13 @@ Rss:                  12 kB
 VmFlags: rd mr mw me
 7f00-7f80 rw-s 00000000 00:01 1027 /memfd:nvmirage-host (deleted)
 Rss:                 800 kB
+Pss:                 400 kB
 7f90-7f94 rw-s 00000000 00:01 1028 /memfd:nvmirage-state (deleted)
 Rss:                   4 kB
 Pss:                   2 kB
 ";
-        assert_eq!(resident_kib(smaps), 16);
+        assert_eq!(own_kib(smaps), 16);
+        assert_eq!(resident_kib(smaps), 416);
     }
 
     #[test]

@@ -27,7 +27,7 @@ const WATCHED: Duration = Duration::from_secs(5);
 pub(super) struct Idle {
     /// Part of a processor.
     pub(super) cpu: f64,
-    /// KiB of a host with its queues.
+    /// KiB of a host with its queues, in the memory that the server has made for it and elsewhere.
     pub(super) host_kib: f64,
 }
 
