@@ -151,6 +151,11 @@ impl Commands {
         self.slots.len()
     }
 
+    /// The commands in flight.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Command> {
+        self.slots.iter().flatten()
+    }
+
     /// Adds a command, for which there is room: its place.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use nvme_spec::opcode::AdminOpcode;
 use nvme_spec::{Cqe, Sqe};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -119,6 +120,11 @@ impl Connection {
     /// Whether a command is in flight.
     pub(super) fn is_busy(&self) -> bool {
         self.wire.is_busy()
+    }
+
+    /// Whether a command with another opcode is in flight.
+    pub(super) fn has_other_than(&self, opcode: AdminOpcode) -> bool {
+        self.wire.has_other_than(opcode)
     }
 
     /// Whether bytes wait that the socket has not taken, or that were not looked at.
@@ -245,8 +251,8 @@ pub(super) fn await_socket(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::TcpListener;
+pub(super) mod tests {
+    use std::net::{Shutdown, TcpListener};
 
     use memory::{HostMemory, Iova};
     use nvme_spec::sgl::{SglDescriptor, SglDescriptorType};
@@ -261,8 +267,16 @@ mod tests {
     const BASE: u64 = 1 << 32;
     const LEN: u32 = 256 << 10;
 
+    /// The PDU of a response to a command that succeeded.
+    pub(in super::super) fn response(cid: u16) -> [u8; 24] {
+        let mut pdu = [0; 24];
+        (pdu[0], pdu[2], pdu[4]) = (5, 24, 24);
+        pdu[20..22].copy_from_slice(&cid.to_le_bytes());
+        pdu
+    }
+
     /// A connection of a driver with memory for two reads, and its other end.
-    fn connection() -> (Connection, TcpStream, HostMemory, Shared) {
+    pub(in super::super) fn connection() -> (Connection, TcpStream, HostMemory, Shared) {
         let mut response = [0; 128];
         (response[0], response[2], response[4]) = (1, 128, 128);
         response[12..16].copy_from_slice(&0x40_0000u32.to_le_bytes());
@@ -325,6 +339,22 @@ mod tests {
         }
         assert!(!connection.is_busy());
         drop(sends.join().unwrap());
+    }
+
+    #[test]
+    fn a_receive_that_took_all_is_the_last_one_of_a_look() {
+        let (mut connection, mut target, _memory, shared) = connection();
+        connection.add(Sqe::default(), None).unwrap();
+        connection.flush(&shared).unwrap();
+        target.write_all(&response(0)).unwrap();
+        target.shutdown(Shutdown::Write).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        assert!(connection.wait(deadline).unwrap());
+        assert!(connection.next(&shared).unwrap().is_some());
+        // A second receive would find the end of the stream.
+        assert!(connection.next(&shared).unwrap().is_none());
+        let end = connection.next(&shared).unwrap_err();
+        assert!(matches!(end, End::Closed), "{end:?}");
     }
 
     #[test]

@@ -29,6 +29,8 @@ mod properties;
 mod queues;
 mod rings;
 mod shared;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::mem::MaybeUninit;
@@ -63,7 +65,7 @@ pub mod parts {
 const QUEUES: u16 = 257;
 /// Connections that one look finds ready at most.
 const READY: usize = 32;
-/// While one I/O queue is busy, one look of so many is at all connections.
+/// While only one I/O queue is busy, one look of so many is at all connections.
 const LOOKS_AT_ALL: u32 = 64;
 /// How long a wait for an interrupt lasts while bytes are staged for a socket that takes none.
 const BLOCKED: Duration = Duration::from_millis(1);
@@ -88,8 +90,9 @@ pub struct NvmeTcp {
     cntlid: AtomicU16,
     /// Queues with bytes that were neither taken nor sent.
     unfinished: AtomicUsize,
-    /// I/O queues with commands in flight, and the one that had some last.
+    /// Queues with commands in flight, but for Asynchronous Event Requests.
     busy: AtomicUsize,
+    /// The I/O queue among them that was served last; 0 if none is known.
     recent: AtomicU16,
     /// Counts looks.
     looks: AtomicU32,
@@ -133,12 +136,22 @@ impl NvmeTcp {
         target: &TcpAddress,
         timeout: Duration,
     ) -> Result<Self, DriverError> {
+        let bus = Self::unconnected(host, target, timeout)?;
+        bus.associate(&mut lock(&bus.registers))?;
+        Ok(bus)
+    }
+
+    fn unconnected(
+        host: &Identity,
+        target: &TcpAddress,
+        timeout: Duration,
+    ) -> Result<Self, DriverError> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
         let epoll = epoll.map_err(|errno| DriverError::System {
             what: "create an epoll instance",
             source: errno.into(),
         })?;
-        let bus = Self {
+        Ok(Self {
             target: target.clone(),
             host: host.clone(),
             timeout,
@@ -157,9 +170,7 @@ impl NvmeTcp {
             looks: AtomicU32::new(0),
             end: Mutex::new(None),
             has_ended: AtomicBool::new(false),
-        };
-        bus.associate(&mut lock(&bus.registers))?;
-        Ok(bus)
+        })
     }
 
     fn read_shared(&self) -> std::sync::RwLockReadGuard<'_, Shared> {
@@ -188,17 +199,22 @@ impl NvmeTcp {
         )))
     }
 
+    /// The I/O queue that is the only one that is waited for.
+    fn sole(&self) -> Option<u16> {
+        let recent = self.recent.load(Ordering::Relaxed);
+        (recent > 0 && self.busy.load(Ordering::Relaxed) == 1).then_some(recent)
+    }
+
     /// Serves the queues whose sockets have bytes, and those that were not finished.
     fn look(&self) {
-        if self.busy.load(Ordering::Relaxed) == 1 {
-            // Only this one is waited for: its socket itself is asked. Looks that two threads count
-            // as one are no matter.
+        if let Some(qid) = self.sole() {
+            // Its socket itself is asked. Looks that two threads count as one are no matter.
             let looks = self.looks.load(Ordering::Relaxed).wrapping_add(1);
             self.looks.store(looks, Ordering::Relaxed);
             let ended = self.has_ended.load(Ordering::Relaxed);
             if !ended && !looks.is_multiple_of(LOOKS_AT_ALL) {
                 let shared = self.read_shared();
-                self.serve_if_free(self.recent.load(Ordering::Relaxed), &shared);
+                self.serve_if_free(qid, &shared);
                 return;
             }
         }

@@ -71,9 +71,7 @@ impl NvmeTcp {
         if queue.is_unfinished {
             self.unfinished.fetch_sub(1, Ordering::Relaxed);
         }
-        if queue.is_busy {
-            self.busy.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.note_busy(qid, queue.is_busy, false);
     }
 
     /// Takes completions, fetches entries, and sends.
@@ -108,12 +106,24 @@ impl NvmeTcp {
         let is_unfinished = queue.connection.is_unfinished();
         let was_unfinished = std::mem::replace(&mut queue.is_unfinished, is_unfinished);
         count(&self.unfinished, was_unfinished, is_unfinished);
-        // The target answers some commands of the Admin Queue after any time.
-        let is_busy = queue.qid > 0 && queue.connection.is_busy();
+        // The target answers Asynchronous Event Requests after any time.
+        let is_busy = match queue.qid {
+            0 => queue
+                .connection
+                .has_other_than(AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST),
+            _ => queue.connection.is_busy(),
+        };
         let was_busy = std::mem::replace(&mut queue.is_busy, is_busy);
+        self.note_busy(queue.qid, was_busy, is_busy);
+    }
+
+    fn note_busy(&self, qid: u16, was_busy: bool, is_busy: bool) {
         count(&self.busy, was_busy, is_busy);
         if is_busy {
-            self.recent.store(queue.qid, Ordering::Relaxed);
+            self.recent.store(qid, Ordering::Relaxed);
+        } else if was_busy {
+            // Another one that is busy is not known before it is served.
+            self.recent.store(0, Ordering::Relaxed);
         }
     }
 

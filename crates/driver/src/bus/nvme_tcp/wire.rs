@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use nvme_spec::cqe::StatusField;
+use nvme_spec::opcode::AdminOpcode;
 use nvme_spec::tcp::{Digests, FatalErrorStatus, PduType, R2t};
 use nvme_spec::{Cqe, Sqe, Status};
 use nvme_tcp::{Decoder, Encoder, Event, Fault, Offer, Pieces, Side};
@@ -138,6 +139,13 @@ impl Wire {
     /// Whether a command is in flight.
     pub(super) fn is_busy(&self) -> bool {
         self.commands.free() < self.commands.len()
+    }
+
+    /// Whether a command with another opcode is in flight.
+    pub(super) fn has_other_than(&self, opcode: AdminOpcode) -> bool {
+        self.commands
+            .iter()
+            .any(|command| command.sqe.admin_opcode() != opcode)
     }
 
     /// Whether there is something to stage.
