@@ -12,8 +12,8 @@ use super::target::Target;
 use crate::poller::{Interest, Poller, Source};
 use crate::presence::{HostView, Presence};
 
-/// Time after the last bytes of a host in which more are likely: its sockets are read in each turn,
-/// and not only when the poller reports them.
+/// Time after the last bytes of a host or to it in which more are likely: the sockets of such
+/// queues are read in each turn, and not only when the poller reports them.
 pub(crate) const HOT_NS: u64 = 50_000;
 
 /// See the module.
@@ -140,7 +140,7 @@ impl Attached {
     }
 
     /// Reads its sockets, takes completions, and sends; true if it did something. A hot poll, which
-    /// no event has led to, reads the sockets of queues that had something lately.
+    /// no event has led to, reads the sockets of queues on which something came or was sent lately.
     pub(crate) fn poll(
         &mut self,
         controller: &mut Controller,

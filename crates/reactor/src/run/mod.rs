@@ -223,7 +223,8 @@ impl Reactor {
 
     /// Time until the next poll of the sockets.
     fn look_interval_ns(&self, idle_ns: u64) -> u64 {
-        // The sockets of hosts over NVMe/TCP are read in every turn while they are hot.
+        // The sockets of queues over NVMe/TCP on which something came or was sent a moment ago are
+        // read in every turn, without the poller.
         let recently_ns = if self.associations.is_empty() {
             RECENTLY_NS
         } else {

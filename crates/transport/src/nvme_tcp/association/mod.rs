@@ -42,7 +42,8 @@ use crate::nvme_tcp::{TargetConfig, properties};
 const REUSE_NS: u64 = 100_000_000;
 /// Connections that close at a time; more are dropped at once.
 const LEAVING_MAX: usize = 16;
-/// How long a connection is read in every turn after something has come.
+/// How long a connection is read in every turn after something has come or has been sent, which a
+/// host answers.
 const HOT_NS: u64 = 50_000;
 /// How often commands are looked at that wait for their host.
 const CHECK_NS: u64 = 1_000_000_000;
@@ -66,7 +67,7 @@ pub struct Polled {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
     All,
-    /// Those that had something a moment ago.
+    /// Those on which something came or was sent a moment ago.
     Hot,
 }
 
@@ -279,8 +280,8 @@ impl Association {
     }
 
     /// As [`Self::poll`], in a turn in which no poller has said that a connection is readable: only
-    /// connections are read that had something within the last 50 µs, or have bytes that came with
-    /// their Connect command.
+    /// connections are read on which something came or was sent within the last 50 µs, or that have
+    /// bytes that came with their Connect command.
     pub fn poll_hot(&mut self, controller: &mut Controller, now: Time) -> Polled {
         self.poll_some(controller, now, Read::Hot)
     }
@@ -535,7 +536,7 @@ impl Association {
         // What came with a Connect command no poller knows of.
         let is_due = |queue: &Queue| {
             read == Read::All
-                || now.since(queue.heard) <= HOT_NS
+                || now.since(queue.active) <= HOT_NS
                 || !queue.connection.input.bytes().is_empty()
         };
         let mut heard = is_due(admin) && admin.read(&mut shared)?;

@@ -75,8 +75,8 @@ pub(in crate::nvme_tcp) struct Queue {
     qid: u16,
     entries: u16,
     pub(in crate::nvme_tcp) connection: Connection,
-    /// When something came last.
-    pub(in crate::nvme_tcp) heard: Time,
+    /// When something came or was sent last: more is likely, as a host answers what it gets.
+    pub(in crate::nvme_tcp) active: Time,
     memory: HostMemory,
     commands: Commands,
     pub(in crate::nvme_tcp) rings: Rings,
@@ -129,7 +129,7 @@ impl Queue {
             qid,
             entries,
             connection,
-            heard: Time(0),
+            active: Time(0),
             memory: memory.clone(),
             commands: Commands::new(entries),
             rings,
@@ -175,7 +175,7 @@ impl Queue {
     pub(in crate::nvme_tcp) fn read(&mut self, shared: &mut Shared<'_>) -> Result<bool, End> {
         let worked = self.receive(shared)?;
         if worked {
-            self.heard = shared.now;
+            self.active = shared.now;
         }
         Ok(worked)
     }
@@ -618,11 +618,15 @@ impl Queue {
             commands,
             ..
         } = self;
-        connection.send(now, |index| {
+        let sent = connection.send(now, |index| {
             if let Place::Large(slot) = commands.release(index) {
                 slots.give_back(slot);
             }
-        })
+        })?;
+        if sent {
+            self.active = now;
+        }
+        Ok(sent)
     }
 
     /// Forgets the commands that are not answered: the controller was reset, and will complete none

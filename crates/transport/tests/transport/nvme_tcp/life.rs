@@ -1,6 +1,6 @@
 //! Properties, enabling, resets, shutdown and the ends of associations and queues.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use nvme_spec::fabrics::{FabricsType, PropertySize};
@@ -452,6 +452,62 @@ fn a_hot_turn_reads_the_queues_that_had_something_a_moment_ago() {
     host.io[0].pump(&mut rig);
     host.io[1].pump(&mut rig);
     assert_eq!(host.io[0].responses.len() + host.io[1].responses.len(), 3);
+}
+
+#[test]
+fn a_hot_turn_reads_the_queue_that_was_just_answered() {
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 2, Manner::default());
+    let [slow, next, other] = [0, 1, 2].map(|_| host.blocks(NvmOpcode::READ, 0, 1));
+    rig.stall(true);
+    host.io[0].send_capsule(&slow, &[]);
+    rig.turn();
+    rig.advance(Duration::from_millis(1));
+    rig.stall(false);
+    rig.turn();
+    rig.poll_hot();
+    host.io[0].send_capsule(&next, &[]);
+    host.io[1].send_capsule(&other, &[]);
+    let commands = |rig: &Rig| rig.association.as_ref().unwrap().counters().commands;
+    let before = commands(&rig);
+    rig.poll_hot();
+    assert_eq!(commands(&rig), before + 1, "of the queue with an answer");
+    host.io[0].pump(&mut rig);
+    let answered: Vec<u16> = host.io[0].responses.iter().map(|cqe| cqe.cid).collect();
+    assert_eq!(answered, [slow.cid, next.cid]);
+}
+
+#[test]
+fn what_has_completed_leaves_before_a_socket_is_read() {
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 1, Manner::default());
+    rig.stall(true);
+    let read = host.blocks(NvmOpcode::READ, 0, 1);
+    host.io[0].send_capsule(&read, &[]);
+    rig.turn();
+    rig.stall(false);
+    rig.turn_controller();
+    // A fault of the admin queue ends the association before anything else is served.
+    host.admin.send(&[0xff; 72]);
+    rig.turn();
+    host.io[0].pump(&mut rig);
+    assert_eq!(host.io[0].responses.len(), 1);
+    assert_eq!(rig.ends, ["type"]);
+}
+
+#[test]
+fn a_receive_that_took_all_is_the_last_one_of_a_poll() {
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 1, Manner::default());
+    let read = host.blocks(NvmOpcode::READ, 0, 1);
+    host.io[0].send_capsule(&read, &[]);
+    host.io[0].stream.shutdown(Shutdown::Write).unwrap();
+    // A second receive would find the end of the stream.
+    assert!(rig.poll_association());
+    let association = rig.association.as_ref().unwrap();
+    assert_eq!(association.queues(), 1);
+    rig.settle();
+    assert_eq!(rig.association.as_ref().unwrap().queues(), 0);
 }
 
 #[test]
