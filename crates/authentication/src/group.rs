@@ -57,7 +57,7 @@ impl Group {
 
     /// The digits of the prime, its bits, and the bits of a private exponent: twice the least ones
     /// of RFC 7919, 5.2.
-    fn numbers(self) -> Option<(&'static str, u32, u32)> {
+    fn numbers(self) -> Option<(&'static str, u16, u32)> {
         Some(match self {
             Self::Null => return None,
             Self::Ffdhe2048 => (FFDHE2048, 2048, 450),
@@ -70,7 +70,7 @@ impl Group {
 
     /// Bytes of a public value.
     pub(crate) fn len(self) -> u16 {
-        self.numbers().map_or(0, |(_, bits, _)| (bits / 8) as u16)
+        self.numbers().map_or(0, |(_, bits, _)| bits / 8)
     }
 
     /// The value that goes to the peer.
@@ -83,6 +83,7 @@ impl Group {
     /// The value that both sides have, by the peer's public one. `None`: that is none of the group.
     pub(crate) fn shared(self, peer: &[u8], exponent: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let (prime, bits, _) = self.numbers()?;
+        let bits = u32::from(bits);
         let least = BoxedUint::from(2u8).resize(bits);
         let value = BoxedUint::from_be_slice(peer, bits).ok()?;
         let prime = BoxedUint::from_be_hex(prime, bits).into_option()?;
@@ -96,11 +97,13 @@ impl Group {
 
     fn power(self, base: &[u8], exponent: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let (prime, bits, private) = self.numbers()?;
+        let bits = u32::from(bits);
         let prime = BoxedUint::from_be_hex(prime, bits).into_option()?;
         let params = BoxedMontyParams::new_vartime(Odd::new(prime).into_option()?);
         let base = BoxedUint::from_be_slice(base, bits).ok()?;
         let exponent = exponent.get(..(private as usize).div_ceil(8))?;
-        let exponent = BoxedUint::from_be_slice(exponent, exponent.len() as u32 * 8).ok()?;
+        let len = u32::try_from(8 * exponent.len()).ok()?;
+        let exponent = BoxedUint::from_be_slice(exponent, len).ok()?;
         let exponent = Zeroizing::new(exponent);
         let power = BoxedMontyForm::new(base, &params).pow(&exponent);
         Some(Zeroizing::new(power.retrieve().to_be_bytes().into_vec()))

@@ -360,7 +360,7 @@ fn offers_without_a_known_hash_or_group_fail_with_their_reason() {
         message[at] = value;
         if failed == Failed::Hash && at == 7 {
             // The first descriptor of DH-HMAC-CHAP counts.
-            message.extend_from_slice(&offer[8..].to_vec());
+            message.extend_from_slice(&offer[8..]);
             message[10] = 0;
         }
         give(&mut side, &message);

@@ -91,7 +91,7 @@ enum Command {
     Up(up::Up),
     Down(down::Down),
     Demo(demo::Demo),
-    Bench(bench::Bench),
+    Bench(Box<bench::Bench>),
     Identify(identify::Identify),
     Kv(kv::Kv),
     Zone(zone::ZoneCommand),

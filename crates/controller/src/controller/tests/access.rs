@@ -375,9 +375,10 @@ fn a_state_that_changes_while_its_group_has_no_namespace_is_notified_when_it_has
     let mut world = world();
     let set_attached = |world: &mut World, is_attached| {
         let (nsid, controllers) = (2, [FIRST].into_iter().collect());
-        let request = match is_attached {
-            true => OperatorRequest::Attach { nsid, controllers },
-            false => OperatorRequest::Detach { nsid, controllers },
+        let request = if is_attached {
+            OperatorRequest::Attach { nsid, controllers }
+        } else {
+            OperatorRequest::Detach { nsid, controllers }
         };
         world.subsystem().request(1, request);
         for _ in 0..8 {

@@ -183,7 +183,8 @@ fn a_host_with_a_new_secret_is_not_allowed_without_it_by_a_reload() {
     let ran = world.run(&world.steer(&["reload"]));
     assert!(
         !ran.status.success() && ran.err.contains("restart the server"),
-        "{ran:?}"
+        "{}",
+        ran.err
     );
     let output = identify(&world, &port, &["--hostnqn", A]);
     assert!(says(&output, "does not admit this host"), "{output:?}");
