@@ -166,7 +166,7 @@ fn a_host_with_a_new_secret_is_not_allowed_without_it_by_a_reload() {
     let key = secret(&world, "a.key", KEY);
     let before = format!(
         "[[host]]\nnqn = \"{B}\"\n{DISK}{}",
-        port.controller(&format!("allow = [\"{B}\"]"))
+        port.controller(&format!("tcp = {{ allow = [\"{B}\"] }}\n"))
     );
     let server = serve(&world, &before, &[]);
     let text = std::fs::read_to_string(world.path("config.toml")).unwrap();
