@@ -92,4 +92,50 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "        Psdt::PRP if none || true => return Ok(None),",
         test: bus("bus::nvme_tcp::commands::tests::data_are_what_the_opcode_and_one_block_say"),
     },
+    Mutation {
+        name: "initiator-short-receive",
+        guard: "a receive that took all is not followed by one that finds nothing",
+        file: "crates/driver/src/bus/nvme_tcp/connection.rs",
+        from: "            if std::mem::take(&mut self.is_drained) {",
+        to: "            if std::mem::take(&mut self.is_drained) && self.received == usize::MAX {",
+        test: bus(
+            "bus::nvme_tcp::connection::tests::a_receive_that_took_all_is_the_last_one_of_a_look",
+        ),
+    },
+    Mutation {
+        name: "initiator-idle-queue",
+        guard: "looks do not read the socket of an idle queue while another one is busy",
+        file: "crates/driver/src/bus/nvme_tcp/queues.rs",
+        from: "            self.recent.store(0, Ordering::Relaxed);\n",
+        to: "",
+        test: bus("bus::nvme_tcp::tests::a_queue_that_is_busy_after_another_one_is_found_at_once"),
+    },
+    Mutation {
+        name: "initiator-admin-waits",
+        guard: "an admin command is waited for beside one busy I/O queue",
+        file: "crates/driver/src/bus/nvme_tcp/queues.rs",
+        from: ".has_other_than(AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST),",
+        to: ".has_other_than(AdminOpcode::IDENTIFY),",
+        test: bus("bus::nvme_tcp::tests::an_admin_command_is_found_at_once_beside_a_busy_queue"),
+    },
+    Mutation {
+        name: "initiator-all-looks",
+        guard: "connections without a busy queue are read now and then",
+        file: "crates/driver/src/bus/nvme_tcp/mod.rs",
+        from: "if !ended && !looks.is_multiple_of(LOOKS_AT_ALL) {",
+        to: "if !ended && looks > 0 {",
+        test: bus(
+            "bus::nvme_tcp::tests::the_only_busy_queue_is_read_itself_and_now_and_then_all_are",
+        ),
+    },
+    Mutation {
+        name: "initiator-sole-queue",
+        guard: "the socket of the only busy queue is read without asking which are ready",
+        file: "crates/driver/src/bus/nvme_tcp/mod.rs",
+        from: "(recent > 0 && self.busy.load(Ordering::Relaxed) == 1)",
+        to: "(recent > 0 && self.busy.load(Ordering::Relaxed) == 0)",
+        test: bus(
+            "bus::nvme_tcp::tests::the_only_busy_queue_is_read_itself_and_now_and_then_all_are",
+        ),
+    },
 ];

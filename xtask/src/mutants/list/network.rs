@@ -1,6 +1,6 @@
 //! Hosts over NVMe/TCP of a running server: their places, their ends, and the port.
 
-use super::super::{Mutation, program};
+use super::super::{Mutation, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -100,5 +100,16 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         from: "*count <= TOLD_MAX\n",
         to: "*count > 0\n",
         test: program("network::crowds::hosts_that_connect_again_and_again_do_not_fill_the_log"),
+    },
+    Mutation {
+        name: "network-watched-once",
+        guard: "the socket of a host is not watched with those that are none",
+        file: "crates/reactor/src/hosted/target.rs",
+        from: "            let _ = self.poller.remove(caller);\n",
+        to: "            let _ = caller;\n",
+        test: unit(
+            "reactor",
+            "hosted::target::tests::the_socket_of_a_host_is_not_watched_with_those_that_are_none",
+        ),
     },
 ];
