@@ -90,7 +90,7 @@ pub struct NvmeTcp {
     cntlid: AtomicU16,
     /// Queues with bytes that were neither taken nor sent.
     unfinished: AtomicUsize,
-    /// Queues with commands in flight, but for Asynchronous Event Requests.
+    /// Queues with commands in flight, except for Asynchronous Event Requests.
     busy: AtomicUsize,
     /// The I/O queue among them that was served last; 0 if none is known.
     recent: AtomicU16,
