@@ -19,6 +19,7 @@ use rustix::event::PollFlags;
 use zerocopy::IntoBytes;
 
 use super::address::TcpAddress;
+use super::authenticate::authenticate;
 use super::connection::{Connection, await_socket};
 use super::identity::{Identity, terminated};
 use super::wire::{OFFER, Wire, decoder};
@@ -39,8 +40,7 @@ pub(super) struct Wanted {
     pub(super) in_capsule: u32,
 }
 
-/// Connects a queue: its connection, and the controller's identifier. `then` does what comes before
-/// other commands; the target may ask for authentication.
+/// Connects a queue: its connection, and the controller's identifier.
 ///
 /// # Errors
 /// [`DriverError::Target`]; [`DriverError::Timeout`] and the others of a connection.
@@ -49,7 +49,6 @@ pub(super) fn open(
     identity: &Identity,
     wanted: Wanted,
     timeout: Duration,
-    then: impl FnOnce(&mut Talk<'_>, &Encoder, bool) -> Result<(), DriverError>,
 ) -> Result<(Connection, u16), DriverError> {
     let deadline = Instant::now() + timeout;
     let stream = reach(target, deadline)?;
@@ -77,7 +76,9 @@ pub(super) fn open(
         _ => return Err(talk.refused("it does not answer Connect".to_owned())),
     };
     let (cntlid, asks) = talk.admitted(&cqe, identity)?;
-    then(&mut talk, &encoder, asks)?;
+    if wanted.qid == 0 {
+        authenticate(&mut talk, &encoder, identity, asks)?;
+    }
     // One entry of the queue stays empty.
     let most = u16::try_from(wanted.entries - 1).expect("a queue has at most 65536 entries");
     let wire = Wire::new(talk.decoder, agreement, most, wanted.in_capsule);

@@ -10,7 +10,6 @@ use nvme_spec::registers::{
     ACQ, AQA, ASQ, Aqa, CAP, CC, CRTO, CSTS, Cap, Cc, INTMC, INTMS, NSSR, VS,
 };
 
-use super::authenticate::authenticate;
 use super::connect::{self, ADMIN_IN_CAPSULE, Wanted};
 use super::connection::End;
 use super::queues::OWN_CID;
@@ -44,13 +43,7 @@ impl NvmeTcp {
             cntlid: None,
             in_capsule: ADMIN_IN_CAPSULE,
         };
-        let (connection, cntlid) = connect::open(
-            &self.target,
-            &self.host,
-            wanted,
-            self.timeout,
-            |talk, encoder, asks| authenticate(talk, encoder, &self.host, asks),
-        )?;
+        let (connection, cntlid) = connect::open(&self.target, &self.host, wanted, self.timeout)?;
         self.cntlid.store(cntlid, Ordering::Relaxed);
         *lock(&self.queues[0]) = Some(self.queue(0, connection, None)?);
         *lock(&self.end) = None;

@@ -302,10 +302,7 @@ impl NvmeTcp {
             cntlid: Some(self.cntlid.load(Ordering::Relaxed)),
             in_capsule: self.in_capsule.load(Ordering::Relaxed),
         };
-        let (connection, _) =
-            connect::open(&self.target, &self.host, wanted, self.timeout, |_, _, _| {
-                Ok(())
-            })?;
+        let (connection, _) = connect::open(&self.target, &self.host, wanted, self.timeout)?;
         *place = Some(self.queue(qid, connection, Some(sq))?);
         Ok(Status::SUCCESSFUL_COMPLETION)
     }
