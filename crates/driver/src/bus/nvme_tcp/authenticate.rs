@@ -1,4 +1,4 @@
-//! DH-HMAC-CHAP after Connect of the Admin Queue (Base 2.1, 8.3.5): this host proves that it knows
+//! DH-HMAC-CHAP after Connect of a queue (Base 2.1, 8.3.5): this host proves that it knows
 //! its secret, and the controller that it knows its own.
 
 use authentication::{Failed, Group, Hash, HostSide, Parties};
@@ -8,8 +8,8 @@ use nvme_spec::sgl::{SglDescriptor, SglDescriptorSubType, SglDescriptorType, Sgl
 use nvme_spec::sqe::Psdt;
 use nvme_tcp::Encoder;
 
-use super::connect::{Said, Talk};
 use super::identity::{Identity, randomness};
+use super::talk::{Said, Talk};
 use crate::DriverError;
 
 /// Bytes of the data of Authentication Receive: as Linux has them.

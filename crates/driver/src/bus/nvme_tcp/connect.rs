@@ -1,9 +1,9 @@
-//! Opens a connection: the socket, the first PDU of each side, and Connect (Base 2.1, 6.3).
+//! Opens a connection: the socket, the first PDU of each side, Connect (Base 2.1, 6.3), and
+//! authentication where the target asks for it.
 //!
 //! It waits, with one deadline for all of it. An error says which of them the target refused, and
 //! what to do.
 
-use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -14,15 +14,15 @@ use nvme_spec::fabrics::{
 use nvme_spec::sgl::{SglDescriptor, SglDescriptorSubType, SglDescriptorType, SglIdentifier};
 use nvme_spec::sqe::Psdt;
 use nvme_spec::{Cqe, Sqe, Status};
-use nvme_tcp::{Decoder, Encoder, Event, Head};
-use rustix::event::PollFlags;
+use nvme_tcp::{Encoder, Head};
 use zerocopy::IntoBytes;
 
 use super::address::TcpAddress;
 use super::authenticate::authenticate;
-use super::connection::{Connection, await_socket};
+use super::connection::Connection;
 use super::identity::{Identity, terminated};
-use super::wire::{OFFER, Wire, decoder};
+use super::talk::{Said, Talk};
+use super::wire::{OFFER, Wire};
 use crate::DriverError;
 
 /// Bytes of a capsule's data on the Admin Queue: every target takes so many (TCP 1.1, 3.3.1).
@@ -52,19 +52,13 @@ pub(super) fn open(
 ) -> Result<(Connection, u16), DriverError> {
     let deadline = Instant::now() + timeout;
     let stream = reach(target, deadline)?;
-    let mut talk = Talk {
-        target,
-        stream,
-        decoder: decoder(),
-        timeout,
-        deadline,
-    };
+    let mut talk = Talk::new(target, stream, timeout, deadline);
     talk.send(&Head::from(&OFFER.request()))?;
     // The decoder lets nothing else come first.
     let Said::Agreed(agreement) = talk.receive("the answer to ICReq")? else {
         return Err(talk.refused("it answers ICReq with a completion".to_owned()));
     };
-    talk.decoder.agree(agreement);
+    talk.agree(agreement);
     let (sqe, data) = connect(target, wanted, identity);
     let encoder = Encoder::new(agreement);
     let len = u32::try_from(CONNECT_DATA_SIZE).expect("1024 bytes");
@@ -75,14 +69,16 @@ pub(super) fn open(
         Said::Completed(cqe) if cqe.cid == sqe.cid => cqe,
         _ => return Err(talk.refused("it does not answer Connect".to_owned())),
     };
-    let (cntlid, asks) = talk.admitted(&cqe, identity)?;
-    if wanted.qid == 0 {
+    let (cntlid, asks) = admitted(&talk, &cqe, identity)?;
+    // What this host wants of the controller is proved on the Admin Queue.
+    if wanted.qid == 0 || asks {
         authenticate(&mut talk, &encoder, identity, asks)?;
     }
     // One entry of the queue stays empty.
     let most = u16::try_from(wanted.entries - 1).expect("a queue has at most 65536 entries");
-    let wire = Wire::new(talk.decoder, agreement, most, wanted.in_capsule);
-    Ok((Connection::new(talk.stream, wire), cntlid))
+    let (stream, decoder) = talk.into_parts();
+    let wire = Wire::new(decoder, agreement, most, wanted.in_capsule);
+    Ok((Connection::new(stream, wire), cntlid))
 }
 
 /// A socket to the first address that takes one.
@@ -141,152 +137,20 @@ fn connect(target: &TcpAddress, wanted: Wanted, identity: &Identity) -> (Sqe, Co
     (sqe, data)
 }
 
-/// What a target says before a queue is connected.
-pub(super) enum Said {
-    Agreed(nvme_tcp::Agreement),
-    Completed(Cqe),
-}
-
-pub(super) struct Talk<'a> {
-    pub(super) target: &'a TcpAddress,
-    stream: TcpStream,
-    decoder: Decoder,
-    timeout: Duration,
-    deadline: Instant,
-}
-
-impl Talk<'_> {
-    pub(super) fn refused(&self, reason: String) -> DriverError {
-        DriverError::Target {
-            address: self.target.to_string(),
-            reason,
-            kind: None,
-        }
+/// The controller's identifier of a Connect that succeeded, and whether it asks for
+/// authentication.
+fn admitted(talk: &Talk<'_>, cqe: &Cqe, identity: &Identity) -> Result<(u16, bool), DriverError> {
+    let status = cqe.status.status();
+    if !status.is_success() {
+        return Err(talk.refused(refusal(status, cqe.dw0, talk.target, identity)));
     }
-
-    fn lost(&self, error: &std::io::Error) -> DriverError {
-        self.refused(format!(
-            "the connection broke: {error}; see the target's log"
-        ))
+    let admitted = ConnectDw0::from(cqe.dw0);
+    if admitted.ascr() {
+        return Err(talk.refused(
+            "the target requires TLS by secure channel concatenation, which this host does not support; allow this host without it".to_owned(),
+        ));
     }
-
-    fn wait(&self, flags: PollFlags, what: &'static str) -> Result<(), DriverError> {
-        match await_socket(&self.stream, flags, self.deadline) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(DriverError::Timeout {
-                what,
-                after: self.timeout,
-            }),
-            Err(error) => Err(self.lost(&error)),
-        }
-    }
-
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), DriverError> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            self.wait(PollFlags::OUT, "sending to the target")?;
-            match self.stream.write(rest) {
-                Ok(count) => rest = &rest[count..],
-                Err(error) if is_transient(&error) => {}
-                Err(error) => return Err(self.lost(&error)),
-            }
-        }
-        Ok(())
-    }
-
-    /// The answer to what was sent. No bytes may follow it: a target only answers.
-    fn receive(&mut self, what: &'static str) -> Result<Said, DriverError> {
-        self.receive_data(what, &mut Vec::new(), 0)
-    }
-
-    /// As [`Self::receive`], of a command that up to `most` bytes of data go to.
-    pub(super) fn receive_data(
-        &mut self,
-        what: &'static str,
-        data: &mut Vec<u8>,
-        most: usize,
-    ) -> Result<Said, DriverError> {
-        let mut input = [0; 256];
-        let mut stands = None;
-        loop {
-            self.wait(PollFlags::IN, what)?;
-            let count = match self.stream.read(&mut input) {
-                Ok(0) => {
-                    return Err(self.refused(format!(
-                        "the target closed the connection before {what}; see its log, and check that it speaks NVMe/TCP without TLS"
-                    )));
-                }
-                Ok(count) => count,
-                Err(error) if is_transient(&error) => continue,
-                Err(error) => return Err(self.lost(&error)),
-            };
-            let mut bytes = &input[..count];
-            loop {
-                let step = self.decoder.step(&mut bytes);
-                let broken = |error: String| {
-                    self.refused(format!("{error}; check that the target speaks NVMe/TCP"))
-                };
-                let said = match step {
-                    Ok(None) => break,
-                    Ok(Some(Event::IcResp(response))) => {
-                        let agreed = OFFER.agreed(&response);
-                        Said::Agreed(agreed.map_err(|fault| broken(fault.to_string()))?)
-                    }
-                    Ok(Some(Event::Response(cqe))) => Said::Completed(cqe),
-                    Ok(Some(Event::Terminated { fes, fei })) => {
-                        return Err(DriverError::Terminated {
-                            fes: fes.0,
-                            name: fes.name(),
-                            fei,
-                        });
-                    }
-                    Ok(Some(Event::C2hData(header))) if header.datal as usize <= most => {
-                        stands = header.common.flags.success().then_some(header.cccid);
-                        continue;
-                    }
-                    Ok(Some(Event::Data(piece))) if data.len() + piece.len() <= most => {
-                        data.extend_from_slice(piece);
-                        continue;
-                    }
-                    Ok(Some(Event::DataEnd { intact: true })) if most > 0 => match stands {
-                        // These data stand for the completion.
-                        Some(cid) => Said::Completed(Cqe {
-                            cid,
-                            ..Cqe::default()
-                        }),
-                        None => continue,
-                    },
-                    Ok(Some(_)) => return Err(broken(format!("it sends data before {what}"))),
-                    Err(fault) => return Err(broken(fault.to_string())),
-                };
-                if bytes.is_empty() {
-                    return Ok(said);
-                }
-                return Err(broken(format!("it sends more than {what}")));
-            }
-        }
-    }
-
-    /// The controller's identifier of a Connect that succeeded, and whether it asks for
-    /// authentication.
-    fn admitted(&self, cqe: &Cqe, identity: &Identity) -> Result<(u16, bool), DriverError> {
-        let status = cqe.status.status();
-        if !status.is_success() {
-            return Err(self.refused(refusal(status, cqe.dw0, self.target, identity)));
-        }
-        let admitted = ConnectDw0::from(cqe.dw0);
-        if admitted.ascr() {
-            return Err(self.refused(
-                "the target requires TLS by secure channel concatenation, which this host does not support; allow this host without it".to_owned(),
-            ));
-        }
-        Ok((admitted.cntlid(), admitted.atr()))
-    }
-}
-
-fn is_transient(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{Interrupted, WouldBlock};
-    matches!(error.kind(), Interrupted | WouldBlock)
+    Ok((admitted.cntlid(), admitted.atr()))
 }
 
 /// Why a target refused Connect, and the next step.
@@ -331,7 +195,7 @@ fn refusal(status: Status, dw0: u32, target: &TcpAddress, identity: &Identity) -
             "the subsystem is no longer at this address; look it up again".to_owned()
         }
         Status::AUTHENTICATION_REQUIRED => {
-            "the target requires authentication of this queue, which this host does for the Admin Queue only".to_owned()
+            "the target requires authentication before Connect of this queue, which this host does after it".to_owned()
         }
         other => format!("the target rejects Connect: {other}; see its log"),
     }

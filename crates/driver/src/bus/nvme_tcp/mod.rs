@@ -8,8 +8,9 @@
 //! is only memory.
 //!
 //! Reading order: `address`, `identity`, `shared` (the driver's memory), `rings`, `commands` (what
-//! is in flight), `wire` (bytes in and out, without a socket), `connection`, `connect`, `queues`
-//! (rings and connections together), `properties`.
+//! is in flight), `wire` (bytes in and out, without a socket), `connection`, `talk` (a connection
+//! before its queue is connected), `authenticate`, `connect`, `queues` (rings and connections
+//! together), `properties`.
 //!
 //! Invariants: no command allocates. Nothing that a target sends panics or hangs; every wait has
 //! the bus's timeout. When one connection ends, all of them have: [`Bus::reset_function`] connects
@@ -29,6 +30,7 @@ mod properties;
 mod queues;
 mod rings;
 mod shared;
+mod talk;
 #[cfg(test)]
 mod tests;
 mod wire;
