@@ -2,12 +2,13 @@
 //! computes.
 //!
 //! Powers take milliseconds, in which a reactor would serve no other host. They go through a queue
-//! that has room for one of each exchange, and at most [`EXCHANGES`] exchanges are in progress: a
-//! host beyond them gets Controller Busy, and tries again.
+//! that has room for one of each exchange, and at most [`EXCHANGES`] exchanges are in progress, of
+//! each host at most [`OF_HOST`]: one beyond them gets Controller Busy, and tries again. So those
+//! that name one host keep no other one out, and delay it by their few powers.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use authentication::{ControllerSide, Next, Outcome, Parties, Randomness, Work, Worked};
 use port::time::Time;
@@ -17,6 +18,9 @@ use super::judge::Gate;
 
 /// Exchanges in progress at most, of all that have the same [`Powers`].
 const EXCHANGES: usize = 64;
+/// Of them those of one host NQN. A host connects its queues one after another (Linux), so more
+/// than one are of several associations, or of queues that it has given up.
+const OF_HOST: usize = 4;
 /// How long a whole exchange may take, from Connect on. A guest without hardware virtualization
 /// takes a second for its powers.
 const EXCHANGE_NS: u64 = 20_000_000_000;
@@ -58,7 +62,7 @@ impl Proof {
 #[derive(Clone, Debug)]
 pub struct Powers {
     jobs: SyncSender<Job>,
-    exchanges: Arc<AtomicUsize>,
+    places: Arc<Places>,
 }
 
 /// A power to compute: [`Job::run`].
@@ -84,26 +88,53 @@ pub fn powers() -> (Powers, Receiver<Job>) {
     let (jobs, received) = sync_channel(EXCHANGES);
     let powers = Powers {
         jobs,
-        exchanges: Arc::default(),
+        places: Arc::default(),
     };
     (powers, received)
 }
 
+/// How many exchanges are in progress, by host NQN. The lock is taken when one begins or ends.
+#[derive(Debug, Default)]
+struct Places(Mutex<BTreeMap<String, usize>>);
+
+impl Places {
+    /// A panic elsewhere leaves the numbers whole: each change is one step.
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The place of an exchange among those in progress.
 #[derive(Debug)]
-struct Place(Arc<AtomicUsize>);
+struct Place {
+    places: Arc<Places>,
+    nqn: String,
+}
 
 impl Powers {
-    fn admit(&self) -> Option<Arc<Place>> {
-        let place = Place(self.exchanges.clone());
-        let before = place.0.fetch_add(1, Ordering::Relaxed);
-        (before < EXCHANGES).then(|| Arc::new(place))
+    fn admit(&self, nqn: &str) -> Option<Arc<Place>> {
+        let mut all = self.places.all();
+        let of_host = all.get(nqn).copied().unwrap_or_default();
+        if of_host >= OF_HOST || all.values().sum::<usize>() >= EXCHANGES {
+            return None;
+        }
+        all.insert(nqn.to_owned(), of_host + 1);
+        Some(Arc::new(Place {
+            places: self.places.clone(),
+            nqn: nqn.to_owned(),
+        }))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut all = self.places.all();
+        if let Some(of_host) = all.get_mut(&self.nqn) {
+            *of_host -= 1;
+            if *of_host == 0 {
+                all.remove(&self.nqn);
+            }
+        }
     }
 }
 
@@ -136,7 +167,7 @@ impl Exchange {
     /// # Errors
     /// There are too many, or no random numbers.
     pub(super) fn new(parties: Parties, powers: &Powers, now: Time) -> Result<Self, Refusal> {
-        let place = powers.admit().ok_or(Refusal::Busy)?;
+        let place = powers.admit(&parties.hostnqn).ok_or(Refusal::Busy)?;
         let random = random().ok_or(Refusal::Busy)?;
         Ok(Self {
             side: ControllerSide::new(parties, random),

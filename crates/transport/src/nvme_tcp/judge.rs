@@ -31,7 +31,7 @@ pub(super) struct Limits<'a> {
     pub(super) namespaces: Option<&'a NamespaceTable>,
     /// The controller serves commands.
     pub(super) ready: bool,
-    /// Whether the host has proved who it is.
+    /// Whether the host has proved on this queue who it is.
     pub(super) gate: Gate,
 }
 
@@ -112,10 +112,10 @@ const AUTHENTICATION: [FabricsType; 3] = [
 
 /// Bytes of the data of Authentication Send and Authentication Receive at most. Linux has buffers
 /// of so many.
-const AUTHENTICATION_DATA: u32 = 4096;
+pub(super) const AUTHENTICATION_DATA: u32 = 4096;
 
-/// Fabrics commands: properties and authentication on the admin queue, and nothing else after
-/// Connect.
+/// Fabrics commands: properties on the admin queue, authentication on every queue, and nothing else
+/// after Connect.
 fn fabrics(sqe: &Sqe, in_capsule: u32, limits: &Limits<'_>) -> Result<Data, Status> {
     let is_admin = limits.namespaces.is_none();
     match sqe.fabrics_type() {
@@ -127,10 +127,10 @@ fn fabrics(sqe: &Sqe, in_capsule: u32, limits: &Limits<'_>) -> Result<Data, Stat
             Ok(Data::default())
         }
         FabricsType::AUTHENTICATION_SEND | FabricsType::AUTHENTICATION_RECEIVE
-            if is_admin && limits.gate != Gate::None =>
+            if limits.gate != Gate::None =>
         {
             if limits.gate == Gate::Passed {
-                // A host proves once who it is: another secret is another association's.
+                // It is proved once on each queue: another secret is another association's.
                 return Err(Status::COMMAND_SEQUENCE_ERROR);
             }
             authentication(sqe, in_capsule)
@@ -166,7 +166,9 @@ fn direction(sqe: &Sqe, namespaces: Option<&NamespaceTable>) -> Result<DataTrans
 /// Authentication Send and Authentication Receive (Base 2.1, 6.1 and 6.2).
 fn authentication(sqe: &Sqe, in_capsule: u32) -> Result<Data, Status> {
     let cdw10 = AuthenticationCdw10::from(sqe.cdw10);
-    if (cdw10.secp(), cdw10.spsp0(), cdw10.spsp1()) != (SECP_NVME, 1, 1) {
+    // A half of a pair would outlive its answer here.
+    let is_fused = sqe.flags.fuse() != Fuse::NORMAL;
+    if is_fused || (cdw10.secp(), cdw10.spsp0(), cdw10.spsp1()) != (SECP_NVME, 1, 1) {
         return Err(Status::INVALID_FIELD_IN_COMMAND);
     }
     // Their direction is in their type, as that of other commands is in their opcode.

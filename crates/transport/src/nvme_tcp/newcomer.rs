@@ -262,7 +262,7 @@ impl Newcomer {
                     connect,
                     exchange,
                 }),
-                Err(refusal) => Err(refuse(connection, connect.cid, 0, refusal, now)),
+                Err(refusal) => Err(refuse(connection, connect.cid, connect.qid, refusal, now)),
             },
             Err(refusal) => Err(refuse(connection, sqe.cid, 0, refusal, now)),
         }
@@ -275,13 +275,14 @@ impl AsFd for Newcomer {
     }
 }
 
-/// What a host has to prove after its Connect command for an admin queue.
+/// What a host has to prove after its Connect command: on each of its queues, as anyone may name
+/// another one's association.
 fn exchange(
     connect: &Connect,
     config: &TargetConfig,
     now: Time,
 ) -> Result<Option<Exchange>, Refusal> {
-    if connect.qid > 0 || connect.is_discovery {
+    if connect.is_discovery {
         return Ok(None);
     }
     let (nqn, subnqn) = (&connect.host.nqn, &config.subnqn);
@@ -325,6 +326,12 @@ impl Arrival {
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.connect.host
+    }
+
+    /// Whether its host is to prove who it is.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.exchange.is_some()
     }
 
     /// Keep Alive Timeout of an admin queue, in ms; 0 is none.

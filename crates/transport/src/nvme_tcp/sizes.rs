@@ -3,6 +3,7 @@
 use super::TargetConfig;
 use super::connect::ADMIN_DEPTH;
 use super::connection::ADMIN_IN_CAPSULE;
+use super::judge::AUTHENTICATION_DATA;
 use super::rings::{PAGE, rings_len};
 
 /// Entries of an admin queue's rings beyond those of its host: one for a command of the
@@ -19,13 +20,20 @@ pub(super) fn ring_entries(qid: u16, entries: u16, config: &TargetConfig) -> u32
     }
 }
 
+/// Bytes of data in a command capsule at most, where the target asks for authentication or not.
+pub(super) fn in_capsule(qid: u16, asks: bool, config: &TargetConfig) -> u32 {
+    match qid {
+        0 => ADMIN_IN_CAPSULE,
+        // Linux has messages in the capsule on all queues.
+        _ if asks => config.in_capsule.max(AUTHENTICATION_DATA),
+        _ => config.in_capsule,
+    }
+}
+
 /// Bytes of a small slot: whole pages.
 pub(super) fn small_len(qid: u16, config: &TargetConfig) -> u32 {
-    let in_capsule = if qid == 0 {
-        ADMIN_IN_CAPSULE
-    } else {
-        config.in_capsule
-    };
+    const { assert!(AUTHENTICATION_DATA as usize <= PAGE) };
+    let in_capsule = in_capsule(qid, false, config);
     in_capsule.max(1).next_multiple_of(PAGE as u32)
 }
 

@@ -49,10 +49,30 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "authentication-io-queue",
+        guard: "an I/O queue serves nothing before its host has proved its secret there",
+        file: "crates/transport/src/nvme_tcp/newcomer.rs",
+        from: "    if connect.is_discovery {",
+        to: "    if connect.qid > 0 || connect.is_discovery {",
+        test: host(
+            "nvme_tcp::authentication::an_io_queue_of_a_proved_host_serves_only_one_that_proves_it_again",
+        ),
+    },
+    Mutation {
+        name: "authentication-fused",
+        guard: "a message is no half of a pair",
+        file: "crates/transport/src/nvme_tcp/judge.rs",
+        from: "    if is_fused || (cdw10",
+        to: "    if (is_fused && sqe.cdw11 == 0) || (cdw10",
+        test: host(
+            "nvme_tcp::authentication::an_io_queue_of_a_proved_host_serves_only_one_that_proves_it_again",
+        ),
+    },
+    Mutation {
         name: "authentication-time",
         guard: "an exchange has a time limit",
-        file: "crates/transport/src/nvme_tcp/association/fabrics.rs",
-        from: "            Outcome::Pending if now >= exchange.until() =>",
+        file: "crates/transport/src/nvme_tcp/queue/messages.rs",
+        from: "            Outcome::Pending if now >= until =>",
         to: "            Outcome::Pending if now.0 == u64::MAX =>",
         test: host("nvme_tcp::authentication::an_exchange_has_a_time_limit_whatever_its_host_does"),
     },
@@ -60,11 +80,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "authentication-busy",
         guard: "the exchanges in progress are limited",
         file: "crates/transport/src/nvme_tcp/authentication.rs",
-        from: "        (before < EXCHANGES)",
-        to: "        (before < usize::MAX)",
-        test: host(
-            "nvme_tcp::authentication::hosts_that_are_not_allowed_and_too_many_exchanges_are_refused",
-        ),
+        from: " || all.values().sum::<usize>() >= EXCHANGES {",
+        to: " {",
+        test: host("nvme_tcp::authentication::exchanges_are_limited_for_each_host_and_for_all"),
+    },
+    Mutation {
+        name: "authentication-busy-host",
+        guard: "one host does not have the exchanges of all",
+        file: "crates/transport/src/nvme_tcp/authentication.rs",
+        from: "        if of_host >= OF_HOST ||",
+        to: "        if of_host >= EXCHANGES ||",
+        test: host("nvme_tcp::authentication::exchanges_are_limited_for_each_host_and_for_all"),
     },
     Mutation {
         name: "access-allow",
@@ -72,9 +98,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/transport/src/nvme_tcp/connect.rs",
         from: "    if !is_discovery && !config.access.admits(nqn) {",
         to: "    if is_discovery && !config.access.admits(nqn) {",
-        test: host(
-            "nvme_tcp::authentication::hosts_that_are_not_allowed_and_too_many_exchanges_are_refused",
-        ),
+        test: host("nvme_tcp::authentication::a_host_that_is_not_allowed_is_refused"),
     },
     Mutation {
         name: "access-mask",

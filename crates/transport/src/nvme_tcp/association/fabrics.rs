@@ -1,14 +1,12 @@
-//! Fabrics commands of the admin queue: properties, and the authentication of the host.
+//! Fabrics commands: properties of the admin queue, and the authentication of all queues.
 
-use authentication::{Next, Outcome};
 use controller::Controller;
 use nvme_spec::fabrics::FabricsType;
 use nvme_spec::registers::{ACQ, AQA, ASQ, Aqa, CC, Cc};
 use nvme_spec::{Sqe, Status};
 use port::time::Time;
 
-use super::Association;
-use crate::nvme_tcp::authentication::Proof;
+use super::{Association, Io, place};
 use crate::nvme_tcp::connection::End;
 use crate::nvme_tcp::properties;
 
@@ -19,14 +17,14 @@ const COMMANDS: [FabricsType; 2] = [
 ];
 
 impl Association {
-    /// Executes Fabrics commands of the admin queue.
+    /// Executes Fabrics commands.
     pub(super) fn execute_fabrics(&mut self, controller: &mut Controller, now: Time) -> bool {
         let mut worked = false;
         while let Some((index, sqe)) = self.admin.next_fabrics() {
             worked = true;
             let kind = sqe.fabrics_type();
             if COMMANDS.contains(&kind) {
-                self.take_authentication(index, kind, now);
+                self.admin.take_message(index, kind, now);
                 continue;
             }
             let result = if sqe.fabrics_type() == FabricsType::PROPERTY_GET {
@@ -40,6 +38,14 @@ impl Association {
             };
             let words = [(value & 0xffff_ffff) as u32, (value >> 32) as u32];
             self.admin.answer(index, status, words);
+        }
+        for io in self.io[..self.used].iter_mut().flatten() {
+            if let Io::Open(queue) = io {
+                while let Some((index, sqe)) = queue.next_fabrics() {
+                    worked = true;
+                    queue.take_message(index, sqe.fabrics_type(), now);
+                }
+            }
         }
         worked
     }
@@ -67,48 +73,19 @@ impl Association {
         Ok(())
     }
 
-    /// Executes Authentication Send, and begins Authentication Receive.
-    fn take_authentication(&mut self, index: u16, kind: FabricsType, now: Time) {
-        let status = match &mut self.exchange {
-            Some((exchange, _)) if kind == FabricsType::AUTHENTICATION_SEND => {
-                exchange.take(&self.admin.message(index), now);
-                Status::SUCCESSFUL_COMPLETION
-            }
-            Some((_, fetching @ None)) => {
-                *fetching = Some(index);
-                return;
-            }
-            _ => Status::COMMAND_SEQUENCE_ERROR,
-        };
-        self.admin.answer(index, status, [0, 0]);
-    }
-
-    /// Answers Authentication Receive when there is a message, and sees how far the exchange is.
+    /// Sees how far the exchanges of all queues are. An I/O queue whose exchange fails ends alone:
+    /// its peer may be another host than that of the admin queue.
     pub(super) fn authenticate(&mut self, now: Time) -> Result<(), End> {
-        let Some((exchange, fetching)) = &mut self.exchange else {
-            return Ok(());
-        };
-        exchange.look(now);
-        if let Some(index) = *fetching
-            && let Next::Message(message) = exchange.next()
-        {
-            *fetching = None;
-            if !self.admin.answer_with(index, &message) {
-                let status = Status::INVALID_FIELD_IN_COMMAND;
-                self.admin.answer(index, status, [0, 0]);
-            }
-            self.admin.send(&mut self.slots, now)?;
+        if self.admin.authenticate(&mut self.slots, now)? {
+            self.changes += 1;
         }
-        match exchange.outcome() {
-            Outcome::Pending if now >= exchange.until() => Err(End::Unauthenticated),
-            Outcome::Pending => Ok(()),
-            Outcome::Failed(failed) => Err(End::Authentication(failed)),
-            Outcome::Authenticated { both } => {
-                self.proof = if both { Proof::Both } else { Proof::Host };
-                self.changes += 1;
-                self.exchange = None;
-                Ok(())
+        for qid in (1..).take(self.used) {
+            if let Some(Io::Open(queue)) = &mut self.io[place(qid)]
+                && let Err(end) = queue.authenticate(&mut self.slots, now)
+            {
+                self.lose(qid, &end, now);
             }
         }
+        Ok(())
     }
 }

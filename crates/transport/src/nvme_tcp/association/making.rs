@@ -1,6 +1,5 @@
 //! I/O queues of an association are made and deleted, one step at a time.
 
-use nvme_spec::fabrics::ConnectDw0;
 use nvme_spec::{Cqe, Status};
 use port::time::Time;
 
@@ -17,10 +16,11 @@ impl Association {
         let Arrival {
             connection,
             connect,
+            exchange,
             ..
         } = arrival;
         // The memory has room for every queue that the controller may have.
-        match Queue::new(connection, &connect, &self.memory, &self.config) {
+        match Queue::new(connection, &connect, exchange, &self.memory, &self.config) {
             Some(queue) => {
                 self.slots.expect(queue.capacity());
                 self.io[place(connect.qid)] = Some(Io::Making(Box::new(queue), Step::CreateCq));
@@ -133,7 +133,7 @@ impl Association {
             }
             Some(Io::Making(queue, Step::CreateCq)) => Some(Io::Making(queue, Step::CreateSq)),
             Some(Io::Making(mut queue, _)) => {
-                queue.accept(ConnectDw0::new().with_cntlid(self.cntlid).into());
+                queue.accept(self.cntlid);
                 self.changes += 1;
                 Some(Io::Open(queue))
             }

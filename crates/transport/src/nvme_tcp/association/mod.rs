@@ -20,11 +20,10 @@ use std::sync::Arc;
 use controller::Controller;
 use memory::{Access, Buffer, ClientMappings, DmaMap, HostMemory, Iova};
 use nvme_spec::Status;
-use nvme_spec::fabrics::ConnectDw0;
 use nvme_spec::registers::ShutdownStatus;
 use port::time::Time;
 
-use crate::nvme_tcp::authentication::{Exchange, Proof};
+use crate::nvme_tcp::authentication::Proof;
 use crate::nvme_tcp::connect::{HOSTID_OFFSET, HOSTNQN_OFFSET, Host, QID_OFFSET, Refusal};
 use crate::nvme_tcp::connection::{Connection, End};
 use crate::nvme_tcp::counters::Counters;
@@ -96,10 +95,6 @@ pub struct Association {
     /// Small slots that a medium may still have, of queues that are gone.
     lost: Vec<Buffer>,
     admin: Queue,
-    /// What its host has still to prove; the Authentication Receive command that waits for an
-    /// answer.
-    exchange: Option<(Exchange, Option<u16>)>,
-    proof: Proof,
     /// By queue identifier, from 1 on.
     io: Box<[Option<Io>]>,
     /// Those behind so many are not there.
@@ -151,7 +146,8 @@ impl Association {
             .reserve(usize::from(slots) * slot, PAGE)
             .ok_or_else(none)?;
         let mut slots = Slots::new(large, slot, slots);
-        let mut admin = Queue::new(connection, &connect, &memory, &config).ok_or_else(none)?;
+        let admin = Queue::new(connection, &connect, exchange, &memory, &config);
+        let mut admin = admin.ok_or_else(none)?;
         slots.expect(admin.capacity());
         let mut mappings = ClientMappings::new();
         let mapping = mappings
@@ -169,8 +165,7 @@ impl Association {
         controller.name_host(&connect.host.nqn);
         controller.connect(connect.host.id, connect.kato_ms);
         let cntlid = controller.id().0;
-        let asked = ConnectDw0::new().with_atr(exchange.is_some());
-        admin.accept(asked.with_cntlid(cntlid).into());
+        admin.accept(cntlid);
         Ok(Self {
             host: connect.host,
             cntlid,
@@ -180,8 +175,6 @@ impl Association {
             slots,
             lost: Vec::new(),
             admin,
-            proof: Proof::of(exchange.as_ref()),
-            exchange: exchange.map(|exchange| (exchange, None)),
             io: (0..queues).map(|_| None).collect(),
             used: 0,
             waiting: Vec::new(),
@@ -216,7 +209,7 @@ impl Association {
     /// What its host has proved.
     #[must_use]
     pub fn proof(&self) -> Proof {
-        self.proof
+        self.admin.proof()
     }
 
     /// I/O queues that are open.
@@ -392,15 +385,12 @@ impl Association {
         let waiting = self.waiting.iter().map(|(_, until)| *until);
         let leaving = self.leaving.iter().map(Farewell::deadline);
         let checks = self.failed || self.open().any(Queue::has_deadline);
-        let exchange = self
-            .exchange
-            .iter()
-            .map(|(exchange, _)| exchange.deadline());
+        let exchanges = self.open().filter_map(Queue::exchange_deadline);
         let timeout = u64::from(self.kato_ms) * 1_000_000;
         let silent = (timeout > 0).then(|| self.check_at.max(self.heard + timeout));
         waiting
             .chain(leaving)
-            .chain(exchange)
+            .chain(exchanges)
             .chain(checks.then_some(self.check_at))
             .chain(silent)
             .min()
@@ -500,6 +490,11 @@ impl Association {
         if let End::Fault(fault) = end {
             connection.terminate(*fault);
             self.leave(Farewell::new(connection, now));
+        } else if let End::Authentication(_) = end {
+            // The failure is sent. What the socket did not take lies in memory that is another
+            // queue's soon.
+            connection.forget();
+            self.leave(Farewell::new(connection, now));
         }
     }
 
@@ -520,7 +515,6 @@ impl Association {
             counters,
             config,
             ready,
-            proof,
             ..
         } = self;
         let io = &mut io[..*used];
@@ -530,7 +524,6 @@ impl Association {
             namespaces: controller.namespaces(),
             config,
             ready: *ready,
-            gate: proof.gate(),
             now,
         };
         // What came with a Connect command no poller knows of.
@@ -540,12 +533,14 @@ impl Association {
                 || !queue.connection.input.bytes().is_empty()
         };
         let mut heard = is_due(admin) && admin.read(&mut shared)?;
-        let mut lost = None;
+        let (mut read_some, mut lost) = (false, None);
         for (qid, io) in (1u16..).zip(io) {
             if let Some(Io::Open(queue)) = io
                 && is_due(queue)
             {
                 match queue.read(&mut shared) {
+                    // Anyone may send bytes before a proof: they are not the host's.
+                    Ok(worked) if queue.proof() == Proof::Pending => read_some |= worked,
                     Ok(worked) => heard |= worked,
                     // Others are read by the next poll.
                     Err(end) => {
@@ -555,7 +550,7 @@ impl Association {
                 }
             }
         }
-        let worked = heard || lost.is_some();
+        let worked = heard || read_some || lost.is_some();
         if let Some((qid, end)) = lost {
             self.lose(qid, &end, now);
         }

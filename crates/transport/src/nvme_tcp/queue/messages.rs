@@ -1,11 +1,16 @@
 //! Fabrics commands, which are executed here: Connect, properties and messages of authentication.
 
+use authentication::{Next, Outcome};
 use nvme_spec::cqe::StatusField;
+use nvme_spec::fabrics::{ConnectDw0, FabricsType};
 use nvme_spec::{Sqe, Status};
 use nvme_tcp::Piece;
+use port::time::Time;
 
 use super::Queue;
-use crate::nvme_tcp::connection::Pdu;
+use crate::nvme_tcp::authentication::Proof;
+use crate::nvme_tcp::connection::{End, Pdu};
+use crate::nvme_tcp::slots::Slots;
 
 impl Queue {
     /// The command of a Fabrics command that is to be executed.
@@ -14,9 +19,12 @@ impl Queue {
         Some((index, self.commands.get(index).sqe))
     }
 
-    /// Answers Connect.
-    pub(in crate::nvme_tcp) fn accept(&mut self, dw0: u32) {
-        let mut cqe = self.cqe(self.cid, dw0, 0, StatusField::new());
+    /// Answers Connect: with the identifier of the controller, and whether the host is to prove who
+    /// it is.
+    pub(in crate::nvme_tcp) fn accept(&mut self, cntlid: u16) {
+        let asks = self.exchange.is_some();
+        let dw0 = ConnectDw0::new().with_atr(asks).with_cntlid(cntlid);
+        let mut cqe = self.cqe(self.cid, dw0.into(), 0, StatusField::new());
         if self.head.is_none() {
             // Where flow control is off this says so (Base 2.1, 6.3).
             cqe.sq_head = 0xffff;
@@ -26,7 +34,7 @@ impl Queue {
     }
 
     /// The data of a Fabrics command that came, which are in its small slot.
-    pub(in crate::nvme_tcp) fn message(&self, index: u16) -> Vec<u8> {
+    fn message(&self, index: u16) -> Vec<u8> {
         let mut bytes = vec![0; self.commands.get(index).data.len as usize];
         self.memory.read(self.small_at(index), &mut bytes);
         bytes
@@ -34,7 +42,7 @@ impl Queue {
 
     /// Answers a Fabrics command with data, which zeros fill up. False: they are longer than its
     /// host has room for.
-    pub(in crate::nvme_tcp) fn answer_with(&mut self, index: u16, bytes: &[u8]) -> bool {
+    fn answer_with(&mut self, index: u16, bytes: &[u8]) -> bool {
         let command = self.commands.get(index);
         let (cid, len) = (command.sqe.cid, command.data.len);
         if bytes.len() > len as usize {
@@ -54,5 +62,70 @@ impl Queue {
         self.connection.push_data(head, at, len, None);
         self.answer(index, Status::SUCCESSFUL_COMPLETION, [0, 0]);
         true
+    }
+
+    /// What its host has proved here.
+    pub(in crate::nvme_tcp) fn proof(&self) -> Proof {
+        self.proof
+    }
+
+    /// When its exchange is to be looked at.
+    pub(in crate::nvme_tcp) fn exchange_deadline(&self) -> Option<Time> {
+        let exchange = self.exchange.as_ref();
+        exchange.map(|(exchange, _)| exchange.deadline())
+    }
+
+    /// Executes Authentication Send, and begins Authentication Receive.
+    pub(in crate::nvme_tcp) fn take_message(&mut self, index: u16, kind: FabricsType, now: Time) {
+        let message = self.message(index);
+        let status = match &mut self.exchange {
+            Some((exchange, _)) if kind == FabricsType::AUTHENTICATION_SEND => {
+                exchange.take(&message, now);
+                Status::SUCCESSFUL_COMPLETION
+            }
+            Some((_, fetching @ None)) => {
+                *fetching = Some(index);
+                return;
+            }
+            _ => Status::COMMAND_SEQUENCE_ERROR,
+        };
+        self.answer(index, status, [0, 0]);
+    }
+
+    /// Answers Authentication Receive when there is a message, and sees how far the exchange is.
+    /// True when the host has just proved its secret.
+    pub(in crate::nvme_tcp) fn authenticate(
+        &mut self,
+        slots: &mut Slots,
+        now: Time,
+    ) -> Result<bool, End> {
+        let Some((exchange, fetching)) = &mut self.exchange else {
+            return Ok(false);
+        };
+        exchange.look(now);
+        let mut next = None;
+        if let Some(index) = *fetching
+            && let Next::Message(message) = exchange.next()
+        {
+            *fetching = None;
+            next = Some((index, message));
+        }
+        let (outcome, until) = (exchange.outcome(), exchange.until());
+        if let Some((index, message)) = next {
+            if !self.answer_with(index, &message) {
+                self.answer(index, Status::INVALID_FIELD_IN_COMMAND, [0, 0]);
+            }
+            self.send(slots, now)?;
+        }
+        match outcome {
+            Outcome::Pending if now >= until => Err(End::Unauthenticated),
+            Outcome::Pending => Ok(false),
+            Outcome::Failed(failed) => Err(End::Authentication(failed)),
+            Outcome::Authenticated { both } => {
+                self.proof = if both { Proof::Both } else { Proof::Host };
+                self.exchange = None;
+                Ok(true)
+            }
+        }
     }
 }

@@ -22,15 +22,16 @@ use nvme_tcp::{Event, Fault, Piece, Transfer};
 use port::namespace::NamespaceTable;
 use port::time::Time;
 
+use crate::nvme_tcp::authentication::{Exchange, Proof};
 use crate::nvme_tcp::commands::{Commands, Place, State};
 use crate::nvme_tcp::connect::{Connect, Refusal};
-use crate::nvme_tcp::connection::{ADMIN_IN_CAPSULE, Connection, End, Pdu};
+use crate::nvme_tcp::connection::{Connection, End, Pdu};
 use crate::nvme_tcp::counters::Counters;
-use crate::nvme_tcp::judge::{Gate, Limits, fills, judge};
+use crate::nvme_tcp::judge::{Limits, fills, judge};
 use crate::nvme_tcp::newcomer::{Farewell, refuse};
 use crate::nvme_tcp::remains::{Drained, Remains};
 use crate::nvme_tcp::rings::{PAGE, Rings};
-use crate::nvme_tcp::sizes::{most, ring_entries, small_len, stride};
+use crate::nvme_tcp::sizes::{in_capsule, most, ring_entries, small_len, stride};
 use crate::nvme_tcp::slots::{Slots, Waiter};
 use crate::nvme_tcp::{Success, TargetConfig, entry};
 
@@ -57,8 +58,6 @@ pub(in crate::nvme_tcp) struct Shared<'a> {
     pub(in crate::nvme_tcp) config: &'a TargetConfig,
     /// The controller serves commands.
     pub(in crate::nvme_tcp) ready: bool,
-    /// Whether the host has proved who it is.
-    pub(in crate::nvme_tcp) gate: Gate,
     pub(in crate::nvme_tcp) now: Time,
 }
 
@@ -102,6 +101,10 @@ pub(in crate::nvme_tcp) struct Queue {
     lost: u16,
     /// The answer of Connect.
     cid: u16,
+    /// Nothing else is served before its host has proved what it has to.
+    proof: Proof,
+    /// The Authentication Receive command that waits is beside the exchange.
+    exchange: Option<(Exchange, Option<u16>)>,
 }
 
 impl Queue {
@@ -109,6 +112,7 @@ impl Queue {
     pub(in crate::nvme_tcp) fn new(
         mut connection: Connection,
         connect: &Connect,
+        exchange: Option<Exchange>,
         memory: &HostMemory,
         config: &TargetConfig,
     ) -> Option<Self> {
@@ -118,11 +122,7 @@ impl Queue {
         let rings = Rings::new(qid, ring(entries), ring(most), memory)?;
         let (small, stride) = (small_len(qid, config), stride(qid, config));
         let region = memory.reserve(usize::from(most) * stride, PAGE)?;
-        let in_capsule = if qid == 0 {
-            ADMIN_IN_CAPSULE
-        } else {
-            config.in_capsule
-        };
+        let in_capsule = in_capsule(qid, exchange.is_some(), config);
         connection.widen(memory, in_capsule, entries.into());
         let no_flow = connect.attributes.disable_sq_flow_control();
         Some(Self {
@@ -146,6 +146,8 @@ impl Queue {
             awaited: 0,
             lost: 0,
             cid: connect.cid,
+            proof: Proof::of(exchange.as_ref()),
+            exchange: exchange.map(|exchange| (exchange, None)),
         })
     }
 
@@ -298,7 +300,7 @@ impl Queue {
             small: self.small,
             namespaces: (self.qid > 0).then_some(shared.namespaces),
             ready: shared.ready,
-            gate: shared.gate,
+            gate: self.proof.gate(),
         }
     }
 

@@ -9,13 +9,14 @@ use authentication::{Group, Hash, HostSide, Parties, Randomness, Secret};
 use driver::bus::nvme_tcp::{Identity, NvmeTcp};
 use driver::{Device, Options};
 use nvme_spec::fabrics::{AuthenticationCdw10, ConnectDw0, FabricsType, SECP_NVME};
-use nvme_spec::opcode::AdminOpcode;
+use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
+use nvme_spec::sqe::Fuse;
 use nvme_spec::{Sqe, Status};
 use transport::nvme_tcp::{Access, Job, Keys, Powers, Proof, TargetConfig, powers};
 
 use super::driver::Target;
-use super::host::{Connect, HOSTNQN, Peer, beside, in_capsule, offer, set_name};
-use super::rig::{Rig, SUBNQN, config};
+use super::host::{Connect, HOSTNQN, Host, Peer, beside, fuse, in_capsule, offer, set_name};
+use super::rig::{NSID, Rig, SUBNQN, config};
 
 const GOOD: Status = Status::SUCCESSFUL_COMPLETION;
 const KEY: &str = "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
@@ -88,6 +89,38 @@ fn connect() -> Connect {
     Connect::new(0, 32, 0xffff)
 }
 
+/// A whole exchange without a power.
+fn prove(rig: &mut Rig, peer: &mut Peer) {
+    let mut host = side(Group::Null, false);
+    assert_eq!(put(rig, peer, &host.negotiate()), GOOD);
+    let reply = host.reply(&fetch(rig, peer)).unwrap();
+    assert_eq!(put(rig, peer, &reply), GOOD);
+    assert_eq!(host.finish(&fetch(rig, peer)).unwrap(), None);
+}
+
+/// An I/O queue, whose host is asked for its proof.
+fn io_queue(rig: &mut Rig, qid: u16, cntlid: u16) -> Peer {
+    let (peer, cqe) = Connect::new(qid, 32, cntlid).peer(rig, offer(false, false));
+    let dw0 = ConnectDw0::from(cqe.dw0);
+    assert_eq!((cqe.status.status(), cqe.sq_id), (GOOD, qid));
+    assert!(dw0.atr() && dw0.cntlid() == cntlid);
+    peer
+}
+
+/// The status of a read of a block.
+fn read(rig: &mut Rig, peer: &mut Peer) -> Status {
+    let mut sqe = Sqe {
+        opcode: NvmOpcode::READ.0,
+        nsid: NSID,
+        cid: 7,
+        ..Sqe::default()
+    };
+    beside(&mut sqe, 512);
+    let status = peer.status(rig, &sqe, &[]);
+    assert_eq!(peer.data.remove(&7).is_some(), status == GOOD);
+    status
+}
+
 fn property() -> Sqe {
     let mut sqe = Sqe::fabrics(FabricsType::PROPERTY_GET);
     (sqe.cid, sqe.cdw11) = (3, 0x1c);
@@ -108,7 +141,12 @@ fn our_host_and_our_target_authenticate_each_other() {
         let bus = open(HOSTNQN, Some(KEY), ctrl).unwrap();
         let mut device = Device::open(bus, &Options::default()).unwrap();
         device.enable().unwrap();
-        device.identify_controller().unwrap();
+        let namespace = device.namespace(NSID).unwrap();
+        let buffer = device.alloc(512).unwrap();
+        for _ in 0..2 {
+            let mut queue = device.create_queue_pair(4, false).unwrap();
+            queue.read(&namespace, 0, 1, &buffer).unwrap();
+        }
     }
     for (nqn, key, ctrl, says) in [
         (HOSTNQN, Some(OTHER), None, "Authentication failed"),
@@ -208,6 +246,66 @@ fn nothing_else_is_served_before_a_host_has_proved_its_secret() {
         Status::COMMAND_SEQUENCE_ERROR
     );
     assert_eq!(peer.status(&mut rig, &property(), &[]), GOOD);
+}
+
+#[test]
+fn an_io_queue_of_a_proved_host_serves_only_one_that_proves_it_again() {
+    let (powers, _jobs) = powers();
+    let mut rig = Rig::with(guarded(powers));
+    let mut host = Host::connected(&connect(), &mut rig, offer(false, false));
+    prove(&mut rig, &mut host.admin);
+    host.enable(&mut rig);
+    let required = Status::AUTHENTICATION_REQUIRED;
+    let mut own = io_queue(&mut rig, 1, host.cntlid);
+    assert_eq!(read(&mut rig, &mut own), required);
+    prove(&mut rig, &mut own);
+    assert_eq!(read(&mut rig, &mut own), GOOD);
+    let again = put(&mut rig, &mut own, &side(Group::Null, false).negotiate());
+    assert_eq!(again, Status::COMMAND_SEQUENCE_ERROR);
+
+    // Another one, who knows the host's names and its controller's, but not its secret.
+    let mut stranger = io_queue(&mut rig, 2, host.cntlid);
+    for opcode in [NvmOpcode::READ, NvmOpcode::WRITE, NvmOpcode::FLUSH] {
+        let mut sqe = Sqe {
+            opcode: opcode.0,
+            nsid: NSID,
+            cid: 7,
+            ..Sqe::default()
+        };
+        let len = if opcode == NvmOpcode::FLUSH { 0 } else { 512 };
+        beside(&mut sqe, len);
+        assert_eq!(stranger.status(&mut rig, &sqe, &[]), required);
+    }
+    assert!(stranger.data.is_empty() && stranger.r2ts.is_empty());
+    assert_eq!(stranger.status(&mut rig, &property(), &[]), required);
+    // A half of a pair carries no message.
+    let half = fuse(message(SEND, 8, 1), Fuse::FIRST);
+    let invalid = Status::INVALID_FIELD_IN_COMMAND;
+    assert_eq!(stranger.status(&mut rig, &half, &[0; 8]), invalid);
+    let mut guess = side(Group::Null, false);
+    put(&mut rig, &mut stranger, &guess.negotiate());
+    let mut reply = guess.reply(&fetch(&mut rig, &mut stranger)).unwrap();
+    reply[16] ^= 1;
+    put(&mut rig, &mut stranger, &reply);
+    assert_eq!(fetch(&mut rig, &mut stranger)[1], 0xf1, "it fails");
+    stranger.pump(&mut rig);
+    assert!(stranger.closed);
+    // One that sends nothing ends after the same time.
+    let mut silent = io_queue(&mut rig, 2, host.cntlid);
+    rig.advance(Duration::from_millis(20_100));
+    silent.pump(&mut rig);
+    assert!(silent.closed);
+    // The host does not notice.
+    assert_eq!(read(&mut rig, &mut own), GOOD);
+    let association = rig.association.as_ref().unwrap();
+    assert_eq!(association.queues(), 1);
+    let ended = association.counters().ended;
+    let expected = [("authentication-failed", 1), ("authentication-late", 1)];
+    assert_eq!(ended, BTreeMap::from(expected));
+    let mut second = io_queue(&mut rig, 2, host.cntlid);
+    prove(&mut rig, &mut second);
+    assert_eq!(read(&mut rig, &mut second), GOOD);
+    assert_eq!(rig.ends, <[&str; 0]>::default());
 }
 
 #[test]
@@ -311,45 +409,70 @@ fn an_exchange_has_a_time_limit_whatever_its_host_does() {
 }
 
 #[test]
-fn hosts_that_are_not_allowed_and_too_many_exchanges_are_refused() {
+fn a_host_that_is_not_allowed_is_refused() {
     let (powers, _jobs) = powers();
-    let mut rig = Rig::with(guarded(powers.clone()));
-    let mut stranger = connect();
-    set_name(&mut stranger.data.hostnqn, "nqn.2026-11.example:stranger");
-    let (peer, cqe) = stranger.peer(&mut rig, offer(false, false));
-    // As Linux's target answers.
-    assert_eq!((u16::from(cqe.status) >> 1, cqe.dw0), (0x4184, 0x1_0200));
-    drop(peer);
-    let mut stranger = Connect::new(1, 32, 0x100);
-    set_name(&mut stranger.data.hostnqn, "nqn.2026-11.example:stranger");
-    let (_, cqe) = stranger.peer(&mut rig, offer(false, false));
-    assert_eq!(cqe.status.status(), Status::CONNECT_INVALID_HOST);
+    let mut rig = Rig::with(guarded(powers));
+    for (qid, cntlid) in [(0, 0xffff), (1, 0x100)] {
+        let mut stranger = Connect::new(qid, 32, cntlid);
+        set_name(&mut stranger.data.hostnqn, "nqn.2026-11.example:stranger");
+        let (_, cqe) = stranger.peer(&mut rig, offer(false, false));
+        // As Linux's target answers.
+        assert_eq!((u16::from(cqe.status) >> 1, cqe.dw0), (0x4184, 0x1_0200));
+    }
     rig.settle();
     assert_eq!(rig.ends, ["host", "host"]);
+}
+
+/// As [`connect`], of the host with that number.
+fn connect_of(number: usize) -> Connect {
+    let mut connect = connect();
+    set_name(&mut connect.data.hostnqn, &format!("{HOSTNQN}:{number}"));
+    connect
+}
+
+#[test]
+fn exchanges_are_limited_for_each_host_and_for_all() {
+    let (powers, _jobs) = powers();
+    let keys = Keys {
+        host: secret(KEY),
+        controller: None,
+    };
+    let named = |number| (format!("{HOSTNQN}:{number}"), Some(keys.clone()));
+    let mut hosts: BTreeMap<_, _> = (0..17).map(named).collect();
+    hosts.insert(FREE.to_owned(), None);
     // Every rig is another entrance with the same thread for its powers.
-    let mut rigs: Vec<Rig> = (0..64)
-        .map(|_| Rig::with(guarded(powers.clone())))
-        .collect();
-    let mut peers = Vec::new();
-    for rig in &mut rigs {
-        let (peer, cqe) = connect().peer(rig, offer(false, false));
+    let rig = || {
+        Rig::with(TargetConfig {
+            access: Access::of(hosts.clone(), powers.clone()),
+            ..config()
+        })
+    };
+    let begin = |number: usize| {
+        let mut rig = rig();
+        let (peer, cqe) = connect_of(number).peer(&mut rig, offer(false, false));
         assert_eq!(cqe.status.status(), GOOD);
-        peers.push(peer);
-    }
-    let (_, cqe) = connect().peer(&mut rig, offer(false, false));
-    assert_eq!(cqe.status.status(), Status::CONNECT_CONTROLLER_BUSY);
-    assert!(!cqe.status.dnr(), "it tries again");
-    // A host without secrets is not kept out.
+        (rig, peer)
+    };
+    let mut other = rig();
+    let mut busy = |number: usize| {
+        let (_, cqe) = connect_of(number).peer(&mut other, offer(false, false));
+        assert_eq!(cqe.status.status(), Status::CONNECT_CONTROLLER_BUSY);
+        assert!(!cqe.status.dnr(), "it tries again");
+    };
+    let mut begun: Vec<_> = [0; 4].map(begin).into();
+    busy(0);
+    // Another host is not kept out, and one that leaves makes room.
+    drop(begun.pop());
+    begun.push(begin(0));
+    begun.extend((4..64).map(|at| begin(at / 4)));
+    busy(16);
+    // A host without secrets has no exchange.
     let mut free = connect();
     set_name(&mut free.data.hostnqn, FREE);
-    let (peer, cqe) = free.peer(&mut rig, offer(false, false));
+    let mut entrance = rig();
+    let (_free, cqe) = free.peer(&mut entrance, offer(false, false));
     assert_eq!(cqe.status.status(), GOOD);
     assert!(!ConnectDw0::from(cqe.dw0).atr());
-    drop(peer);
-    rig.settle();
-    // One that leaves makes room.
-    drop(peers.pop());
-    rigs.last_mut().unwrap().settle();
-    let (_, cqe) = connect().peer(&mut rig, offer(false, false));
-    assert_eq!(cqe.status.status(), GOOD);
+    drop(begun.pop());
+    begun.push(begin(16));
 }

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use nvme_spec::fabrics::{
-    ConnectAttributes, ConnectCdw10, ConnectCdw11, ConnectData, FabricsType, NQN_SIZE,
+    ConnectAttributes, ConnectCdw10, ConnectCdw11, ConnectData, ConnectDw0, FabricsType, NQN_SIZE,
     PropertyCdw10, PropertySize,
 };
 use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
@@ -325,12 +325,17 @@ impl Host {
     pub(super) fn admin(rig: &mut Rig, manner: Manner) -> Self {
         let offer = offer(manner.digests.0, manner.digests.1);
         let connect = manner.connect(0, 0xffff).with_kato(manner.kato_ms);
+        Self::connected(&connect, rig, offer)
+    }
+
+    /// The admin queue of a Connect command.
+    pub(super) fn connected(connect: &Connect, rig: &mut Rig, offer: Offer) -> Self {
         let (admin, cqe) = connect.peer(rig, offer);
         assert_eq!(cqe.status.status(), Status::SUCCESSFUL_COMPLETION);
         Self {
             admin,
             io: Vec::new(),
-            cntlid: u16::try_from(cqe.dw0).unwrap(),
+            cntlid: ConnectDw0::from(cqe.dw0).cntlid(),
             offer,
             cid: 0,
         }
