@@ -17,6 +17,8 @@ pub(super) struct Association {
     keep_alive_ms: u32,
     /// The subsystem does not know of it yet.
     is_new: bool,
+    /// It has not proved yet that it is the one that it names.
+    is_claimed: bool,
     /// Bytes have come from the host since the last turn.
     pub(super) heard: bool,
 }
@@ -34,9 +36,25 @@ impl Controller {
             host_id,
             keep_alive_ms,
             is_new: true,
+            is_claimed: false,
             heard: true,
         });
         self.apply_connect();
+    }
+
+    /// The host that has connected is to prove who it is: the subsystem does not know of it before
+    /// [`Self::host_has_proved`].
+    pub fn await_proof(&mut self) {
+        if let Some(association) = &mut self.association {
+            association.is_claimed = true;
+        }
+    }
+
+    /// The host has proved who it is.
+    pub fn host_has_proved(&mut self) {
+        if let Some(association) = &mut self.association {
+            association.is_claimed = false;
+        }
     }
 
     /// The name of the host that has connected, which decides what it sees.
@@ -77,11 +95,17 @@ impl Controller {
         let Some(association) = &mut self.association else {
             return;
         };
-        if std::mem::take(&mut association.is_new) {
-            if let Some(nqn) = &self.host_nqn {
-                subsystem.name_host(self.id, nqn);
-            }
-            subsystem.continue_host(self.id, &association.host_id);
+        if association.is_claimed || !std::mem::take(&mut association.is_new) {
+            return;
+        }
+        let (id, mut is_anothers) = (&association.host_id, false);
+        if let Some(nqn) = &self.host_nqn {
+            subsystem.name_host(self.id, nqn);
+            is_anothers = subsystem.is_anothers(id, nqn);
+        }
+        // Both connected at the same time. One without an identifier has no reservation.
+        if !is_anothers {
+            subsystem.continue_host(self.id, id);
         }
     }
 

@@ -106,6 +106,15 @@ impl Subsystem {
         }
     }
 
+    /// Whether a host over a network with another NQN has this Host Identifier: it is the one that
+    /// reservations mean.
+    #[must_use]
+    pub fn is_anothers(&self, identifier: &[u8; 16], nqn: &str) -> bool {
+        let host = Host::Extended(*identifier);
+        let mut same = self.members.iter().filter(|m| m.present && m.host == host);
+        same.any(|m| m.hostnqn.as_deref().is_some_and(|other| other != nqn))
+    }
+
     /// Whether the host behind a controller may know of a namespace. One over a network that has
     /// not said who it is may know of none that is for certain hosts.
     #[must_use]

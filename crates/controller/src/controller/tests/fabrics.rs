@@ -258,6 +258,33 @@ fn the_host_identifier_is_that_of_connect() {
     assert_eq!(world.subsystem().host_of(id), extended);
 }
 
+#[test]
+fn a_host_is_introduced_when_it_has_proved_who_it_is() {
+    let mut world = associations(3, shared());
+    let ids = [1, 2, 3].map(|at| world.at(at).controller.id());
+    let anonymous = ids.map(subsystem::Host::Anonymous);
+    let one = subsystem::Host::Extended([1; 16]);
+    for (at, nqn) in [(1, "nqn.a"), (2, "nqn.a"), (3, "nqn.b")] {
+        let controller = &mut world.at(at).controller;
+        controller.name_host(nqn);
+        controller.connect([1; 16], 0);
+        controller.await_proof();
+    }
+    let hosts = |world: &mut World| ids.map(|id| world.subsystem().host_of(id));
+    world.turn();
+    assert_eq!(hosts(&mut world), anonymous);
+    // Also in a reset, which ends an association.
+    world.at(1).controller.function_reset();
+    world.turn();
+    assert_eq!(hosts(&mut world), anonymous);
+    for at in [1, 2, 3] {
+        world.at(at).controller.host_has_proved();
+        world.turn();
+    }
+    // Two paths of one host; another one that claims to be the same.
+    assert_eq!(hosts(&mut world), [one, one, anonymous[2]]);
+}
+
 /// An association whose host has connected with this timeout, before its first turn.
 fn connected(kato: u32) -> Rig {
     let mut subsystem = subsystem::Subsystem::new(shared()).unwrap();

@@ -301,6 +301,28 @@ fn a_namespace_for_certain_hosts_is_hidden_from_others() {
 }
 
 #[test]
+fn a_host_identifier_is_of_one_name_while_its_host_is_there() {
+    let (mut subsystem, entrance, other) = with_entrance();
+    let (one, two) = ([1; 16], [2; 16]);
+    let a = subsystem.join_dynamic(entrance, "a").unwrap();
+    subsystem.name_host(a, "nqn.a");
+    assert!(!subsystem.is_anothers(&one, "nqn.b"), "it has none yet");
+    subsystem.continue_host(a, &one);
+    assert!(subsystem.is_anothers(&one, "nqn.b"));
+    assert!(!subsystem.is_anothers(&one, "nqn.a"), "a path more");
+    assert!(!subsystem.is_anothers(&two, "nqn.b"));
+    // A host over vfio-user has no name, and none is no identifier.
+    subsystem.continue_host(other, &two);
+    subsystem.continue_host(a, &[0; 16]);
+    for identifier in [one, two, [0; 16]] {
+        assert!(!subsystem.is_anothers(&identifier, "nqn.b"));
+    }
+    subsystem.continue_host(a, &one);
+    subsystem.leave(a);
+    assert!(!subsystem.is_anothers(&one, "nqn.b"));
+}
+
+#[test]
 fn its_own_change_is_no_news_to_it() {
     let (mut subsystem, entrance, _) = with_entrance();
     let mut channels = channels(Manner::Synchronous);
