@@ -6,7 +6,7 @@ use std::sync::Arc;
 use controller::Controller;
 use engine::ControllerSlot;
 use port::time::Time;
-use transport::nvme_tcp::{Arrival, Association, Counters, End, Farewell};
+use transport::nvme_tcp::{Arrival, Association, Counters, End, Farewell, Proof};
 
 use super::target::Target;
 use crate::poller::{Interest, Poller, Source};
@@ -24,6 +24,8 @@ pub(crate) struct Attached {
     target: ControllerSlot,
     slot: ControllerSlot,
     cntlid: u16,
+    /// What it enters the list of hosts with, until it has: when it has proved what it has to.
+    pending: Option<HostView>,
     /// The log tells of its beginning and its end.
     is_told: bool,
     presence: Arc<Presence>,
@@ -47,7 +49,7 @@ pub(crate) struct Attached {
 
 impl Attached {
     pub(crate) fn new(
-        entrance: &mut Target,
+        entrance: &Target,
         target: ControllerSlot,
         slot: ControllerSlot,
         association: Association,
@@ -55,24 +57,13 @@ impl Attached {
         now: Time,
     ) -> Self {
         let (name, presence) = (entrance.name().to_owned(), entrance.presence().clone());
-        let cntlid = host.cntlid;
-        let is_told = entrance.tells_of_host(now);
-        if is_told {
-            tracing::info!(
-                controller = name,
-                host = host.nqn,
-                from = %host.address,
-                cntlid,
-                "host attached"
-            );
-        }
-        presence.enter_association(&name, host);
         Attached {
             name,
             target,
             slot,
-            cntlid,
-            is_told,
+            cntlid: host.cntlid,
+            pending: Some(host),
+            is_told: false,
             presence,
             association: Some(Box::new(association)),
             leaving: Vec::new(),
@@ -93,6 +84,33 @@ impl Attached {
     /// Slot of the entrance.
     pub(crate) fn target(&self) -> ControllerSlot {
         self.target
+    }
+
+    /// Whether it has become a host, and has not entered the list of hosts.
+    #[inline]
+    pub(crate) fn is_to_enter(&self) -> bool {
+        let association = self.association.as_ref();
+        self.pending.is_some() && association.is_some_and(|it| it.proof() != Proof::Pending)
+    }
+
+    /// It is a host from now on: for the list of hosts, and for the log where that tells of it.
+    pub(crate) fn enter(&mut self, is_told: bool) {
+        let (Some(host), Some(association)) = (self.pending.take(), &self.association) else {
+            return;
+        };
+        self.is_told = is_told;
+        if is_told {
+            tracing::info!(
+                controller = self.name,
+                host = host.nqn,
+                from = %host.address,
+                cntlid = host.cntlid,
+                "host attached"
+            );
+        }
+        let proof = association.proof();
+        let host = HostView { proof, ..host };
+        self.presence.enter_association(&self.name, host);
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod association;
 pub(crate) mod local;
+mod places;
 pub(crate) mod target;
 
 use std::io;

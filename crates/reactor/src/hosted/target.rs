@@ -26,6 +26,7 @@ use transport::nvme_tcp::{
     Arrival, DiscoveryLog, DiscoverySession, Farewell, Newcomer, Progress, TargetConfig,
 };
 
+use super::places::Places;
 use crate::message::{Answer, Listening};
 use crate::network::NetworkCounts;
 use crate::poller::{Interest, Poller, Source, source_of};
@@ -99,8 +100,6 @@ pub(crate) struct Target {
     slot: ControllerSlot,
     listener: TcpListener,
     config: Arc<TargetConfig>,
-    /// Most hosts at the same time.
-    hosts: usize,
     /// Configuration of the hosts' controllers; each has another name.
     template: ControllerConfig,
     /// Controllers made so far, which their names count.
@@ -118,8 +117,8 @@ pub(crate) struct Target {
     arrivals: VecDeque<(Arrival, SocketAddr)>,
     /// Connections to the discovery subsystem so far, which their controllers' identifiers count.
     discovered: u16,
-    /// The controllers of the hosts.
-    associations: Vec<ControllerSlot>,
+    /// The controllers of its hosts.
+    places: Places,
     /// Of associations that have ended, and of connections that became none.
     counts: NetworkCounts,
     presence: Arc<Presence>,
@@ -152,7 +151,6 @@ impl Target {
             slot,
             listener,
             config,
-            hosts,
             template,
             made: 0,
             tenant: None,
@@ -163,7 +161,7 @@ impl Target {
             due: None,
             arrivals: VecDeque::new(),
             discovered: 0,
-            associations: Vec::new(),
+            places: Places::new(hosts),
             counts: NetworkCounts::default(),
             presence,
             is_watched: false,
@@ -398,9 +396,9 @@ impl Target {
         }
     }
 
-    /// Whether there is room for one more host.
-    pub(crate) fn has_room(&self) -> bool {
-        self.removal.is_none() && self.associations.len() < self.hosts
+    /// Whether there is room for one more host, which is to prove who it is or not.
+    pub(crate) fn has_room(&self, is_asked: bool) -> bool {
+        self.removal.is_none() && self.places.has_room(is_asked)
     }
 
     /// The configuration of the next host's controller.
@@ -426,9 +424,9 @@ impl Target {
         self.subsystem
     }
 
-    /// The controllers of its hosts.
+    /// The controllers of its hosts, and of those that have proved nothing yet.
     pub(crate) fn associations(&self) -> &[ControllerSlot] {
-        &self.associations
+        self.places.all()
     }
 
     /// What ended associations and refused connections have counted.
@@ -440,17 +438,23 @@ impl Target {
         &mut self.counts
     }
 
-    /// A host has come.
+    /// One has come that is no host yet.
     pub(crate) fn associated(&mut self, slot: ControllerSlot) {
-        self.counts.hosts += 1;
-        self.associations.push(slot);
+        self.places.add(slot);
         self.logged = false;
+    }
+
+    /// It has proved what it had to: it is a host. False where the hosts are too many by now.
+    pub(crate) fn admit(&mut self, slot: ControllerSlot) -> bool {
+        let is_admitted = self.places.admit(slot);
+        self.counts.hosts += u64::from(is_admitted);
+        is_admitted
     }
 
     /// A host has left, and its controller is gone.
     pub(crate) fn dissociated(&mut self, slot: ControllerSlot, moved: &HealthRecord) {
         self.counts.moved.add_moved(moved);
-        self.associations.retain(|other| *other != slot);
+        self.places.remove(slot);
     }
 
     /// Where any thread sees its hosts.
@@ -491,7 +495,7 @@ impl Target {
 
     /// Whether the removal is complete: its hosts' controllers are gone.
     pub(crate) fn is_removed(&self) -> bool {
-        self.removal.is_some() && self.associations.is_empty()
+        self.removal.is_some() && self.places.all().is_empty()
     }
 
     /// Reports the end of the removal. The listening socket is closed by then.

@@ -456,6 +456,7 @@ impl Reactor {
             self.migrate(index);
         }
         self.take_arrivals(index);
+        self.admit(index, now);
         self.take_leaving(index);
         let hosted = self.hosted[index].as_ref();
         if hosted.is_some_and(Hosted::is_removed)

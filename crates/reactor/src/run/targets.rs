@@ -106,8 +106,13 @@ impl Reactor {
         now: Time,
     ) -> Option<Refused> {
         let target = self.target_mut(index)?;
-        if !target.has_room() {
+        if !target.has_room(arrival.is_asked()) {
             return Some(refuse(arrival, Refusal::Busy, now));
+        }
+        let (host, subsystem) = (arrival.host(), target.subsystem());
+        let subsystem = self.engine.subsystem_mut(subsystem);
+        if subsystem.is_some_and(|subsystem| subsystem.is_anothers(&host.id, &host.nqn)) {
+            return Some(refuse(arrival, Refusal::Identifier, now));
         }
         let made = self.make_controller(index);
         let slot = match made {
@@ -147,8 +152,37 @@ impl Reactor {
         self.place(Hosted::new(slot, front, watching, Arc::default()));
         self.associations.push(slot.0);
         self.reports.repeat();
+        self.admit(slot.0, now);
         self.poll_hosted(slot.0, now, Hosted::poll);
         None
+    }
+
+    /// Has one whose host has proved what it has to, if anything, be a host of its entrance. Where
+    /// others have come first, it ends.
+    #[inline]
+    pub(super) fn admit(&mut self, index: usize, now: Time) {
+        let hosted = self.hosted.get_mut(index).and_then(Option::as_mut);
+        let attached = hosted.and_then(Hosted::association_mut);
+        let Some(attached) = attached.filter(|attached| attached.is_to_enter()) else {
+            return;
+        };
+        let at = attached.target();
+        let Some(target) = self.target_mut(at.0) else {
+            return;
+        };
+        let is_admitted = target.admit(ControllerSlot(index));
+        let is_told = is_admitted && target.tells_of_host(now);
+        let hosted = self.hosted.get_mut(index).and_then(Option::as_mut);
+        let controller = self.engine.controller_mut(ControllerSlot(index));
+        if let (Some(attached), Some(controller)) =
+            (hosted.and_then(Hosted::association_mut), controller)
+        {
+            if is_admitted {
+                attached.enter(is_told);
+            } else {
+                attached.end(controller, &End::TooManyHosts, now);
+            }
+        }
     }
 
     /// The configuration of the hosts' controllers of the target in that slot, which has this one

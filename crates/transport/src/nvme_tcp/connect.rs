@@ -40,6 +40,8 @@ pub enum Refusal {
     Controller,
     /// The host may not use the subsystem.
     Host,
+    /// Another host has its Host Identifier now.
+    Identifier,
     /// There is no controller for one more host now.
     Busy,
     /// Another status; the host may try again.
@@ -54,6 +56,7 @@ impl Refusal {
             Self::Command(_) | Self::Data(_) => "parameters",
             Self::Controller => "controller",
             Self::Host => "host",
+            Self::Identifier => "identifier",
             Self::Busy => "busy",
             Self::Other(_) => "other",
         }
@@ -76,6 +79,10 @@ impl Refusal {
             }
             Self::Controller => {
                 let (status, dw0) = parameter(CNTLID_OFFSET, true);
+                (status, dw0, false)
+            }
+            Self::Identifier => {
+                let (status, dw0) = parameter(HOSTID_OFFSET, true);
                 (status, dw0, false)
             }
             Self::Host => {

@@ -74,6 +74,9 @@ pub enum End {
     /// The host has not proved that it knows its secret in time.
     #[error("the host did not authenticate itself in time")]
     Unauthenticated,
+    /// Other hosts have come while it proved who it is.
+    #[error("there are as many hosts as `hosts` allows")]
+    TooManyHosts,
     /// The controller was reset, which ends its I/O queues.
     #[error("the controller was reset")]
     Reset,
@@ -105,6 +108,7 @@ impl End {
             Self::Refused => "refused",
             Self::Authentication(failed) => authentication_name(*failed),
             Self::Unauthenticated => "authentication-late",
+            Self::TooManyHosts => "too-many-hosts",
             Self::Reset => "reset",
             Self::Association => "association",
             Self::Removed => "removed",

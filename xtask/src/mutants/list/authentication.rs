@@ -93,6 +93,39 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: host("nvme_tcp::authentication::exchanges_are_limited_for_each_host_and_for_all"),
     },
     Mutation {
+        name: "authentication-pending",
+        guard: "those that have proved nothing take no host's place",
+        file: "crates/reactor/src/hosted/places.rs",
+        from: "        self.all.len() - self.pending.len() < self.hosts",
+        to: "        self.all.len() < self.hosts",
+        test: unit(
+            "reactor",
+            "hosted::places::tests::those_that_have_proved_nothing_take_no_place_of_a_host",
+        ),
+    },
+    Mutation {
+        name: "authentication-identity",
+        guard: "a Host Identifier counts when its host has proved its secret",
+        file: "crates/controller/src/controller/fabrics.rs",
+        from: "        if association.is_claimed || !std",
+        to: "        if !std",
+        test: unit(
+            "controller",
+            "controller::tests::fabrics::a_host_is_introduced_when_it_has_proved_who_it_is",
+        ),
+    },
+    Mutation {
+        name: "authentication-identifier",
+        guard: "a host does not act as another one in reservations",
+        file: "crates/subsystem/src/subsystem/dynamic.rs",
+        from: "is_some_and(|other| other != nqn))",
+        to: "is_some_and(|other| other == \"\"))",
+        test: unit(
+            "subsystem",
+            "subsystem::tests::dynamic::a_host_identifier_is_of_one_name_while_its_host_is_there",
+        ),
+    },
+    Mutation {
         name: "access-allow",
         guard: "a host that is not allowed is refused",
         file: "crates/transport/src/nvme_tcp/connect.rs",

@@ -171,7 +171,7 @@ fn refusal(status: Status, dw0: u32, target: &TcpAddress, identity: &Identity) -
                     );
                 }
                 (true, 512) => return not_allowed,
-                (true, 0) => "Host Identifier",
+                (true, 0) => "Host Identifier; another host NQN may have it there now",
                 (true, 16) => "Controller ID",
                 (false, 40) => "Record Format",
                 (false, 42) => "Queue ID; it may have fewer queues",

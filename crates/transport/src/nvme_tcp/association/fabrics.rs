@@ -75,8 +75,13 @@ impl Association {
 
     /// Sees how far the exchanges of all queues are. An I/O queue whose exchange fails ends alone:
     /// its peer may be another host than that of the admin queue.
-    pub(super) fn authenticate(&mut self, now: Time) -> Result<(), End> {
+    pub(super) fn authenticate(
+        &mut self,
+        controller: &mut Controller,
+        now: Time,
+    ) -> Result<(), End> {
         if self.admin.authenticate(&mut self.slots, now)? {
+            controller.host_has_proved();
             self.changes += 1;
         }
         for qid in (1..).take(self.used) {

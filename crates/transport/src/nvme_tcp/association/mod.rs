@@ -164,6 +164,9 @@ impl Association {
         controller.set_view(map.view(), mappings.lost());
         controller.name_host(&connect.host.nqn);
         controller.connect(connect.host.id, connect.kato_ms);
+        if admin.proof() == Proof::Pending {
+            controller.await_proof();
+        }
         let cntlid = controller.id().0;
         admin.accept(cntlid);
         Ok(Self {
@@ -309,7 +312,7 @@ impl Association {
         self.grant(now);
         worked |= self.submit(controller);
         worked |= self.take(controller, now)?;
-        self.authenticate(now)?;
+        self.authenticate(controller, now)?;
         if self.slots.are_lost() {
             return Err(End::MediumHangs);
         }
