@@ -29,14 +29,13 @@ mod primes;
 mod proof;
 mod secret;
 
-use zeroize::Zeroize;
-
 pub use controller::{ControllerSide, Next, Outcome, Work, Worked};
 pub use group::Group;
 pub use hash::Hash;
 pub use host::HostSide;
 pub use message::{Failed, MESSAGE_MAX};
 pub use secret::{Secret, SecretError};
+use zeroize::Zeroize;
 
 /// Bytes of the longest private exponent.
 const EXPONENT_MAX: usize = 100;

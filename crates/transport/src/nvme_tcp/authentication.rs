@@ -19,7 +19,7 @@ use super::judge::Gate;
 /// Exchanges in progress at most, of all that have the same [`Powers`].
 const EXCHANGES: usize = 64;
 /// Of them those of one host NQN. A host connects its queues one after another (Linux), so more
-/// than one are of several associations, or of queues that it has given up.
+/// than one are of several associations, or of queues that it has closed.
 const OF_HOST: usize = 4;
 /// How long a whole exchange may take, from Connect on. A guest without hardware virtualization
 /// takes a second for its powers.

@@ -14,9 +14,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "network-hosts",
         guard: "there are at most as many hosts as `hosts` says",
-        file: "crates/reactor/src/hosted/target.rs",
-        from: "self.removal.is_none() && self.associations.len() < self.hosts",
-        to: "self.removal.is_none() && self.associations.len() <= self.hosts",
+        file: "crates/reactor/src/hosted/places.rs",
+        from: "self.all.len() - self.pending.len() < self.hosts",
+        to: "self.all.len() - self.pending.len() <= self.hosts",
         test: program("network::crowds::one_host_too_many_is_refused_until_another_has_left"),
     },
     Mutation {

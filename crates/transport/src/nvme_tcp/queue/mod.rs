@@ -43,8 +43,7 @@ const READ_NS: u64 = 30_000_000_000;
 const RECEIVES: usize = 8;
 /// PDUs that wait to be sent, above which no more completions are taken.
 const SENDING: usize = 128;
-/// Bytes of data to the host in one drain, above which no more completions are taken: their digests
-/// are computed here.
+/// Bytes of data in one drain, above which no more are taken: their digests are computed here.
 const DRAINED: u32 = 1 << 20;
 
 /// Identifier of the association's own commands in its admin queue. Hosts do not use it (Base 2.1,
