@@ -227,11 +227,7 @@ impl ControllerSide {
     }
 
     /// The next message for the host.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "an exchange has a next message always, and is no iterator"
-    )]
-    pub fn next(&mut self) -> Next {
+    pub fn next_message(&mut self) -> Next {
         let failed = match std::mem::replace(&mut self.state, State::Start) {
             State::Challenge(agreed, message) => {
                 self.state = State::Challenged(agreed);

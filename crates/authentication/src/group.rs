@@ -57,7 +57,7 @@ impl Group {
 
     /// The digits of the prime, its bits, and the bits of a private exponent: twice the least ones
     /// of RFC 7919, 5.2.
-    fn numbers(self) -> Option<(&'static str, u16, u32)> {
+    fn numbers(self) -> Option<(&'static str, u16, u16)> {
         Some(match self {
             Self::Null => return None,
             Self::Ffdhe2048 => (FFDHE2048, 2048, 450),
@@ -97,13 +97,12 @@ impl Group {
 
     fn power(self, base: &[u8], exponent: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let (prime, bits, private) = self.numbers()?;
-        let bits = u32::from(bits);
+        let (bits, private) = (u32::from(bits), u32::from(private).next_multiple_of(8));
         let prime = BoxedUint::from_be_hex(prime, bits).into_option()?;
         let params = BoxedMontyParams::new_vartime(Odd::new(prime).into_option()?);
         let base = BoxedUint::from_be_slice(base, bits).ok()?;
-        let exponent = exponent.get(..(private as usize).div_ceil(8))?;
-        let len = u32::try_from(8 * exponent.len()).ok()?;
-        let exponent = BoxedUint::from_be_slice(exponent, len).ok()?;
+        let exponent = exponent.get(..private as usize / 8)?;
+        let exponent = BoxedUint::from_be_slice(exponent, private).ok()?;
         let exponent = Zeroizing::new(exponent);
         let power = BoxedMontyForm::new(base, &params).pow(&exponent);
         Some(Zeroizing::new(power.retrieve().to_be_bytes().into_vec()))

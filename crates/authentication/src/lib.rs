@@ -29,13 +29,14 @@ mod primes;
 mod proof;
 mod secret;
 
-pub use controller::{ControllerSide, Next, Outcome, Work, Worked};
-pub use group::Group;
-pub use hash::Hash;
-pub use host::HostSide;
-pub use message::{Failed, MESSAGE_MAX};
-pub use secret::{Secret, SecretError};
 use zeroize::Zeroize;
+
+pub use self::controller::{ControllerSide, Next, Outcome, Work, Worked};
+pub use self::group::Group;
+pub use self::hash::Hash;
+pub use self::host::HostSide;
+pub use self::message::{Failed, MESSAGE_MAX};
+pub use self::secret::{Secret, SecretError};
 
 /// Bytes of the longest private exponent.
 const EXPONENT_MAX: usize = 100;

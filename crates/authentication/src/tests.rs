@@ -48,13 +48,13 @@ fn host(key: &str, controller: Option<&str>) -> HostSide {
 /// Hands a message to the controller, and does its work.
 fn give(side: &mut ControllerSide, message: &[u8]) {
     if let Some(work) = side.take(message) {
-        assert_eq!(side.next(), Next::Later);
+        assert_eq!(side.next_message(), Next::Later);
         side.worked(work.run());
     }
 }
 
 fn fetch(side: &mut ControllerSide) -> Vec<u8> {
-    match side.next() {
+    match side.next_message() {
         Next::Message(message) => message,
         Next::Later => panic!("there is no work"),
     }
@@ -396,7 +396,7 @@ fn truncated_and_overlong_messages_have_no_effect_but_a_failure() {
     for len in 0..offer.len() {
         let mut side = controller(Some(CTRL));
         give(&mut side, &offer[..len]);
-        let Next::Message(_) = side.next() else {
+        let Next::Message(_) = side.next_message() else {
             panic!("it waits for more")
         };
         assert!(matches!(side.outcome(), Outcome::Failed(_)), "{len}");
@@ -415,7 +415,7 @@ fn truncated_and_overlong_messages_have_no_effect_but_a_failure() {
     for len in (0..reply.len()).step_by(5) {
         let (mut side, _) = challenged(&mut known);
         give(&mut side, &reply[..len]);
-        assert!(matches!(side.next(), Next::Message(_)));
+        assert!(matches!(side.next_message(), Next::Message(_)));
         assert!(matches!(side.outcome(), Outcome::Failed(_)), "{len}");
     }
     let (mut side, _) = challenged(&mut known);

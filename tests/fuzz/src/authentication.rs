@@ -61,13 +61,13 @@ fn host(program: &Program, parties: Parties) -> HostSide {
 
 fn give(side: &mut ControllerSide, message: &[u8]) {
     if let Some(work) = side.take(message) {
-        assert_eq!(side.next(), Next::Later);
+        assert_eq!(side.next_message(), Next::Later);
         side.worked(work.run());
     }
 }
 
 fn fetch(side: &mut ControllerSide) -> Vec<u8> {
-    let Next::Message(message) = side.next() else {
+    let Next::Message(message) = side.next_message() else {
         panic!("all work is done");
     };
     assert!(message.len() <= MESSAGE_MAX);

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use authentication::{ControllerSide, Next, Outcome, Parties, Randomness, Work, Worked};
 use port::time::Time;
@@ -19,7 +19,7 @@ use super::judge::Gate;
 /// Exchanges in progress at most, of all that have the same [`Powers`].
 const EXCHANGES: usize = 64;
 /// Of them those of one host NQN. A host connects its queues one after another (Linux), so more
-/// than one are of several associations, or of queues that it has closed.
+/// than one are of several associations, or of queues that it has abandoned.
 const OF_HOST: usize = 4;
 /// How long a whole exchange may take, from Connect on. A guest without hardware virtualization
 /// takes a second for its powers.
@@ -93,9 +93,13 @@ pub fn powers() -> (Powers, Receiver<Job>) {
     (powers, received)
 }
 
-/// How many exchanges are in progress, by host NQN. The lock is taken when one begins or ends.
+/// How many exchanges are in progress, by host NQN.
 #[derive(Debug, Default)]
-struct Places(Mutex<BTreeMap<String, usize>>);
+#[expect(
+    clippy::disallowed_types,
+    reason = "no command takes it: exchanges begin and end"
+)]
+struct Places(std::sync::Mutex<BTreeMap<String, usize>>);
 
 impl Places {
     /// A panic elsewhere leaves the numbers whole: each change is one step.
@@ -214,7 +218,7 @@ impl Exchange {
 
     /// The next message for the host.
     pub(super) fn next(&mut self) -> Next {
-        self.side.next()
+        self.side.next_message()
     }
 
     pub(super) fn outcome(&self) -> Outcome {
