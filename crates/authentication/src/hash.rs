@@ -41,8 +41,7 @@ impl Hash {
 
     /// Bytes that it makes.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
-    pub const fn len(self) -> u8 {
+    pub(crate) const fn len(self) -> u8 {
         match self {
             Self::Sha256 => 32,
             Self::Sha384 => 48,
