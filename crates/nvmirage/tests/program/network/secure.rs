@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Output;
 
+use super::raw::Raw;
 use super::{DISK, NQN, Port, busy_as, hosts, serve, until};
 use crate::world::World;
 
@@ -189,6 +190,27 @@ fn a_host_with_a_new_secret_is_not_allowed_without_it_by_a_reload() {
     let output = identify(&world, &port, &["--hostnqn", A]);
     assert!(says(&output, "does not admit this host"), "{output:?}");
     assert_eq!(seen(&identify(&world, &port, &["--hostnqn", B])), 1);
+    server.stop();
+}
+
+#[test]
+fn one_that_has_proved_nothing_is_no_host() {
+    let world = World::new();
+    let port = Port::new();
+    secret(&world, "a.key", KEY);
+    secret(&world, "c.key", CTRL);
+    let config = config(&port, "tcp = { hosts = 1 }\n");
+    let raw = "nqn.2026-11.test:host-1";
+    let server = serve(&world, &config.replace(A, raw), &[]);
+    // Those that know a host's name, as many as may try to prove it at the same time.
+    let connect = || Raw::connect(&port, 0, 1);
+    let strangers: Vec<_> = (0..4).map(|_| connect().ok().unwrap()).collect();
+    assert_eq!(connect().err(), Some(0x181), "Controller Busy");
+    assert!(hosts(&world).is_empty());
+    assert_eq!(seen(&identify(&world, &port, &["--hostnqn", B])), 1);
+    // No host keeps it from being deleted.
+    world.ok(&world.steer(&["delete", "controller", "store"]));
+    drop(strangers);
     server.stop();
 }
 
