@@ -1,6 +1,6 @@
 //! Who may connect over NVMe/TCP, and who only says so.
 
-use super::super::{Mutation, Test, integration, unit};
+use super::super::{Mutation, Test, integration, program, unit};
 
 /// A test of hosts over a controller.
 const fn host(name: &'static str) -> Test {
@@ -142,6 +142,48 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: unit(
             "subsystem",
             "subsystem::tests::dynamic::a_namespace_for_certain_hosts_is_hidden_from_others",
+        ),
+    },
+    Mutation {
+        name: "access-news",
+        guard: "changes of a hidden namespace are no news",
+        file: "crates/subsystem/src/subsystem/mod.rs",
+        from: "member.present && concerned && sees && Some(member.id) != by",
+        to: "member.present && concerned && (sees || by.is_some()) && Some(member.id) != by",
+        test: unit(
+            "subsystem",
+            "subsystem::tests::dynamic::changes_of_a_hidden_namespace_are_no_news",
+        ),
+    },
+    Mutation {
+        name: "access-notices",
+        guard: "reservations of a hidden namespace are no news",
+        file: "crates/subsystem/src/subsystem/reserve.rs",
+        from: "                    && m.sees(namespace.hosts.as_deref())\n",
+        to: "",
+        test: unit(
+            "subsystem",
+            "subsystem::tests::dynamic::reservations_of_a_hidden_namespace_are_no_news",
+        ),
+    },
+    Mutation {
+        name: "access-attached",
+        guard: "a namespace that no controller lists stays hidden after a restart",
+        file: "crates/server/src/supervisor/subsystems.rs",
+        from: "            let mut all = aim.namespace.iter();\n",
+        to: "            let mut all = aim.namespaces_of(name).into_iter();\n",
+        test: program(
+            "network::secure::a_namespace_that_was_attached_stays_hidden_after_a_restart",
+        ),
+    },
+    Mutation {
+        name: "access-reload",
+        guard: "a reload allows no host whose secret is read at the next start",
+        file: "crates/server/src/supervisor/reload.rs",
+        from: "        refuse_other_hosts(&source.read, &file, &plan)?;\n",
+        to: "",
+        test: program(
+            "network::secure::a_host_with_a_new_secret_is_not_allowed_without_it_by_a_reload",
         ),
     },
     Mutation {
