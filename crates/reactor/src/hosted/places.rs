@@ -18,7 +18,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Places of so many hosts.
+    /// Creates the places; `hosts`: the maximum number of hosts.
     pub(super) fn new(hosts: usize) -> Self {
         Self {
             hosts,

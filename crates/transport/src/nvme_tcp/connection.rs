@@ -181,7 +181,7 @@ struct Output {
 }
 
 impl Output {
-    /// Room for so many, with heads of so many bytes.
+    /// Makes room for `pdus` PDUs whose heads have at most `head` bytes.
     fn reserve(&mut self, pdus: usize, head: usize) {
         self.pdus.reserve(pdus);
         self.heads.reserve(pdus * head);

@@ -111,7 +111,7 @@ const AUTHENTICATION: [FabricsType; 3] = [
 ];
 
 /// Bytes of the data of Authentication Send and Authentication Receive at most. Linux has buffers
-/// of so many.
+/// of this size.
 pub(super) const AUTHENTICATION_DATA: u32 = 4096;
 
 /// Fabrics commands: properties on the admin queue, authentication on every queue, and nothing else

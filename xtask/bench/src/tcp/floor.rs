@@ -29,7 +29,7 @@ const RESPONSE: usize = 8 + 16;
 const PIECES: usize = 1024;
 /// Bytes that one receive takes at most.
 const INPUT: usize = 256 << 10;
-/// Data of so many commands lie side by side; others' are the same again.
+/// Number of commands whose data lie side by side; later commands use the same places again.
 const SLOTS: usize = 64;
 /// Bytes that come so long after those before come after a stall of one side.
 const STALL: Duration = Duration::from_millis(1);

@@ -12,7 +12,7 @@ use crate::ours::{Ours, Setup, output};
 use crate::process::{Running, cpu_time, spawn_on};
 use crate::reach::footprint::{resident_kib, smaps};
 
-/// Hosts, and the I/O queues of each with so many entries.
+/// Number of hosts, I/O queues of each host, and entries of each queue.
 pub(super) const HOSTS: usize = 64;
 pub(super) const QUEUES: u16 = 4;
 pub(super) const DEPTH: u16 = 128;

@@ -17,7 +17,7 @@ use crate::DriverError;
 
 /// Bytes that are received at once.
 const INPUT: usize = 256 << 10;
-/// So many bytes of data go straight to their place.
+/// Data of this many bytes or more are received straight into their place.
 const DIRECT: u32 = 16 << 10;
 /// Bytes that are received at once behind those: the next header, and not much of its data.
 const BEHIND: usize = 4096;

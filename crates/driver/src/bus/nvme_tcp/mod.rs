@@ -67,7 +67,7 @@ pub mod parts {
 const QUEUES: u16 = 257;
 /// Connections that one look finds ready at most.
 const READY: usize = 32;
-/// While only one I/O queue is busy, one look of so many is at all connections.
+/// While only one I/O queue is busy, only its connection is looked at, except every 64th time.
 const LOOKS_AT_ALL: u32 = 64;
 /// How long a wait for an interrupt lasts while bytes are staged for a socket that takes none.
 const BLOCKED: Duration = Duration::from_millis(1);

@@ -97,7 +97,7 @@ pub struct Association {
     admin: Queue,
     /// By queue identifier, from 1 on.
     io: Box<[Option<Io>]>,
-    /// Those behind so many are not there.
+    /// Length of the part of `io` that has all queues.
     used: usize,
     /// Arrivals whose queue identifier is in use, and until when they wait.
     waiting: Vec<(Arrival, Time)>,
