@@ -20,11 +20,11 @@ const NAME: &str = "simulate";
 /// I/O commands of a run.
 const COMMANDS: u64 = 50_000;
 /// Runs with seeds that are always the same, from 1 on, and runs with seeds of the commit.
-const FIXED_RUNS: u64 = 40;
-const OTHER_RUNS: u64 = 20;
+const FIXED_RUNS: u64 = 20;
+const OTHER_RUNS: u64 = 10;
 /// Runs with seeds of the commit in which the process dies, and their I/O commands; then as many in
 /// which hosts do more.
-const KILLED_RUNS: u64 = 50;
+const KILLED_RUNS: u64 = 25;
 const KILLED_COMMANDS: u64 = 10_000;
 
 /// Which simulations.

@@ -24,9 +24,9 @@ use crate::stages::Context;
 use crate::workspace::Workspace;
 
 /// Mutations of the stage, at most.
-const SAMPLE: usize = 12;
+const SAMPLE: usize = 8;
 /// How long the stage goes on beginning mutations.
-const BUDGET: Duration = Duration::from_secs(90);
+const BUDGET: Duration = Duration::from_secs(50);
 
 /// Which mutations to run.
 #[derive(Debug, Args)]

@@ -177,7 +177,7 @@ const STAGES: &[Stage] = &[
         about: "a sample of the guards, each broken once: their tests fail",
         minutes: 15,
         slow: false,
-        uses: Uses::Clock,
+        uses: Uses::Arithmetic,
         run: mutants::stage,
     },
     Stage {

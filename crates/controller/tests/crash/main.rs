@@ -273,18 +273,6 @@ fn a_process_continues_what_the_version_before_it_left() {
     all_have_ended(&world, &script);
 }
 
-#[test]
-fn a_second_death_while_it_goes_on_changes_nothing() {
-    for (manner, with_shadow) in WAYS {
-        let count = play(manner, with_shadow, &[]).expect("it plays");
-        for point in (0..count).step_by(7) {
-            for second in [0, 1, 2, 3, 5, 8, 13, 21] {
-                play(manner, with_shadow, &[point, second]);
-            }
-        }
-    }
-}
-
 /// Commands that are outstanding together, with one among them that ends the process; how each of
 /// the others ended, and how often the process died.
 fn with_poison(
@@ -373,25 +361,41 @@ fn nothing_is_fetched_before_the_release() {
     assert!(fetched(&mut world) > 0);
 }
 
-#[test]
-fn a_damaged_area_is_refused_or_goes_on() {
-    let mut refused = BTreeSet::new();
-    let mut gone_on = 0;
-    // The completion queue, both submission queues, and the first slots.
-    let queues = (0..128).chain(area_bytes(CQ) as u64 - 128 * slots_for(CQ) as u64..);
-    for at in queues.take(128 + 10 * 128) {
-        for bytes in [[0xFF, 0xFF], [7, 0x80]] {
-            let mut world = World::new(Manner::Asynchronous, false);
-            let script = script(&world.host);
-            // It dies with commands in every state.
-            let died = crash::run(150, || world.play(&script));
-            assert_eq!(died, Err(Death));
-            match world.revive_damaged(at, bytes) {
-                Ok(()) => gone_on += 1,
-                Err(error) => drop(refused.insert(error.to_string())),
+mod slow {
+    use super::*;
+
+    #[test]
+    fn a_second_death_while_it_goes_on_changes_nothing() {
+        for (manner, with_shadow) in WAYS {
+            let count = play(manner, with_shadow, &[]).expect("it plays");
+            for point in (0..count).step_by(7) {
+                for second in [0, 1, 2, 3, 5, 8, 13, 21] {
+                    play(manner, with_shadow, &[point, second]);
+                }
             }
         }
     }
-    assert!(gone_on > 500, "{gone_on}");
-    assert!(refused.len() >= 8, "{refused:#?}");
+
+    #[test]
+    fn a_damaged_area_is_refused_or_goes_on() {
+        let mut refused = BTreeSet::new();
+        let mut gone_on = 0;
+        // The completion queue, both submission queues, and the first slots.
+        let queues = (0..128).chain(area_bytes(CQ) as u64 - 128 * slots_for(CQ) as u64..);
+        for at in queues.take(128 + 10 * 128) {
+            for bytes in [[0xFF, 0xFF], [7, 0x80]] {
+                let mut world = World::new(Manner::Asynchronous, false);
+                let script = script(&world.host);
+                // It dies with commands in every state.
+                let died = crash::run(150, || world.play(&script));
+                assert_eq!(died, Err(Death));
+                match world.revive_damaged(at, bytes) {
+                    Ok(()) => gone_on += 1,
+                    Err(error) => drop(refused.insert(error.to_string())),
+                }
+            }
+        }
+        assert!(gone_on > 500, "{gone_on}");
+        assert!(refused.len() >= 8, "{refused:#?}");
+    }
 }

@@ -546,21 +546,25 @@ fn a_command_to_a_zone_has_one_effect_wherever_the_process_dies() {
 }
 
 #[test]
-fn a_second_death_changes_nothing_for_zones() {
-    let count = play(None, &[]).expect("it plays");
-    for first in (0..count).step_by(5) {
-        for second in (0..60).step_by(3) {
-            play(None, &[first, second]);
-        }
-    }
-}
-
-#[test]
 fn zones_in_a_file_have_the_last_process_s_write_pointers() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("zones");
     let count = play(Some(&path), &[]).expect("it plays");
     for point in (0..count).step_by(7) {
         play(Some(&path), &[point]);
+    }
+}
+
+mod slow {
+    use super::*;
+
+    #[test]
+    fn a_second_death_changes_nothing_for_zones() {
+        let count = play(None, &[]).expect("it plays");
+        for first in (0..count).step_by(5) {
+            for second in (0..60).step_by(3) {
+                play(None, &[first, second]);
+            }
+        }
     }
 }

@@ -588,28 +588,32 @@ fn a_command_to_a_key_has_one_effect_wherever_the_process_dies() {
     }
 }
 
-#[test]
-fn a_second_death_changes_nothing_for_keys() {
-    for place in MEMORY {
-        let count = play(place, &[]).expect("it plays");
-        for first in (0..count).step_by(7) {
-            for second in (0..60).step_by(4) {
-                play(place, &[first, second]);
+mod slow {
+    use super::*;
+
+    #[test]
+    fn a_second_death_changes_nothing_for_keys() {
+        for place in MEMORY {
+            let count = play(place, &[]).expect("it plays");
+            for first in (0..count).step_by(7) {
+                for second in (0..60).step_by(4) {
+                    play(place, &[first, second]);
+                }
             }
         }
     }
-}
 
-#[test]
-fn keys_in_a_file_have_one_effect_wherever_the_process_dies() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("keys");
-    for dialect in [Dialect::Nvme, Dialect::Samsung] {
-        let path = Some(path.as_path());
-        let place = Place { dialect, path };
-        let count = play(place, &[]).expect("it plays");
-        for point in (0..count).step_by(41) {
-            play(place, &[point]);
+    #[test]
+    fn keys_in_a_file_have_one_effect_wherever_the_process_dies() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("keys");
+        for dialect in [Dialect::Nvme, Dialect::Samsung] {
+            let path = Some(path.as_path());
+            let place = Place { dialect, path };
+            let count = play(place, &[]).expect("it plays");
+            for point in (0..count).step_by(41) {
+                play(place, &[point]);
+            }
         }
     }
 }

@@ -123,43 +123,6 @@ pub(crate) fn is_untouched(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == UNTOUCHED)
 }
 
-#[test]
-fn each_tenant_has_its_part_of_a_drive_and_nothing_else_changes() {
-    let (drive, _server) = Drive::new();
-    let tenants = drive.tenants();
-    thread::scope(|scope| {
-        let both = ["a", "b"].map(|tenant| scope.spawn(|| drive.fill(tenant)));
-        both.into_iter().for_each(|one| one.join().unwrap());
-    });
-    // The bytes that each tenant reads are those at its place in the drive.
-    let parts = [("a", 4 << 20), ("b", 24 << 20)];
-    for (tenant, at) in parts {
-        let target = drive.world.vfio_user(tenant);
-        let before = drive.read(at, PART);
-        drive.world.ok(&[
-            "bench",
-            "--target",
-            &target,
-            "--destroy-data",
-            "--rw",
-            "write",
-            "--bs",
-            "64KiB",
-            "--qd",
-            "4",
-            "--time",
-            "500ms",
-        ]);
-        let after = drive.read(at, PART);
-        assert_ne!(before, after, "{tenant} writes there");
-    }
-    tenants.stop();
-    for (start, end) in [(0, 4), (20, 24), (40, 48)] {
-        let bytes = drive.read(start << 20, (end - start) << 20);
-        assert!(is_untouched(&bytes), "{start} to {end} MiB");
-    }
-}
-
 /// Repeats until it succeeds.
 fn until(what: &str, reached: impl Fn() -> bool) {
     let deadline = Instant::now() + BOUND;
@@ -663,5 +626,42 @@ mod slow {
         }
         drop((a, b));
         tenants.stop();
+    }
+
+    #[test]
+    fn each_tenant_has_its_part_of_a_drive_and_nothing_else_changes() {
+        let (drive, _server) = Drive::new();
+        let tenants = drive.tenants();
+        thread::scope(|scope| {
+            let both = ["a", "b"].map(|tenant| scope.spawn(|| drive.fill(tenant)));
+            both.into_iter().for_each(|one| one.join().unwrap());
+        });
+        // The bytes that each tenant reads are those at its place in the drive.
+        let parts = [("a", 4 << 20), ("b", 24 << 20)];
+        for (tenant, at) in parts {
+            let target = drive.world.vfio_user(tenant);
+            let before = drive.read(at, PART);
+            drive.world.ok(&[
+                "bench",
+                "--target",
+                &target,
+                "--destroy-data",
+                "--rw",
+                "write",
+                "--bs",
+                "64KiB",
+                "--qd",
+                "4",
+                "--time",
+                "500ms",
+            ]);
+            let after = drive.read(at, PART);
+            assert_ne!(before, after, "{tenant} writes there");
+        }
+        tenants.stop();
+        for (start, end) in [(0, 4), (20, 24), (40, 48)] {
+            let bytes = drive.read(start << 20, (end - start) << 20);
+            assert!(is_untouched(&bytes), "{start} to {end} MiB");
+        }
     }
 }

@@ -30,7 +30,7 @@ const COPIES: Test = unit(
     "controller",
     "controller::tests::restart::copies_go_on_after_the_writes_of_all_lanes_and_before_the_reads",
 );
-const DAMAGED: Test = crash("a_damaged_area_is_refused_or_goes_on");
+const DAMAGED: Test = crash("slow::a_damaged_area_is_refused_or_goes_on");
 
 const ANSWERS: Test = unit(
     "controller",

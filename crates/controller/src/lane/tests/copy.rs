@@ -296,7 +296,7 @@ fn model(bytes: &mut [u8], to: u64, ranges: &[From]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Several copies at a time to places of their own in namespace 1, out of places that none of
     /// them writes, on a medium that has room only now and then, with aborts in between.

@@ -462,7 +462,7 @@ fn predict(commands: &[Sqe]) -> Vec<Status> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_row_of_halves_ends_as_it_must(

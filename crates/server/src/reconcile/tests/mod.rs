@@ -156,7 +156,7 @@ fn meddle(model: &mut Model, hosts: u32, detached: u32, attached: u32) {
 }
 
 /// Cases of each of the two properties, unless `PROPTEST_CASES` says otherwise.
-const CASES: u32 = 5000;
+const CASES: u32 = 2000;
 
 /// The cases of a property. Random files that do not fit run-time objects are frequent, so as many
 /// may be rejected.
