@@ -40,11 +40,12 @@ writes_done() {
     echo "$5"
 }
 
-# more_writes DISK N: waits until N more writes are done.
+# more_writes DISK N: waits until N more writes are done. Fails as soon as a command in the background has.
 more_writes() {
     more_goal=$(($(writes_done "$1") + $2))
     more_left=1200
     until [ "$(writes_done "$1")" -ge $more_goal ]; do
+        background_works || return 1
         [ $more_left -gt 0 ] || {
             echo "$1 is stuck before $more_goal writes: $(attribute "$1" stat)"
             return 1
@@ -65,23 +66,43 @@ outlives_deaths() {
     touch /tmp/stop
 }
 
-# in_background NAME COMMAND [ARGUMENT...]: the file /tmp/NAME.done says that the command has succeeded.
+# in_background NAME COMMAND [ARGUMENT...]: the file /tmp/NAME.done says that the command has succeeded, and /tmp/NAME.failed
+# that it has not. Its output is in /tmp/NAME.log.
 in_background() {
     (
         in_background_name=$1
         shift
+        trap 'echo "exit status $?"; touch "/tmp/$in_background_name.failed"' EXIT
         set -e
         "$@"
         touch "/tmp/$in_background_name.done"
+        trap - EXIT
     ) >"/tmp/$1.log" 2>&1 &
 }
 
-# done_in_background NAME: waits until it has.
-done_in_background() {
-    appears "/tmp/$1.done" 120 || {
-        tail -n 40 "/tmp/$1.log"
+# background_works: whether no command in the background has failed; prints the last output of one that has.
+background_works() {
+    for background_failed in /tmp/*.failed; do
+        [ -e "$background_failed" ] || return 0
+        echo "failed in the background: ${background_failed%.failed}.log"
+        tail -n 40 "${background_failed%.failed}.log"
         return 1
-    }
+    done
+}
+
+# done_in_background NAME: waits until it has succeeded.
+done_in_background() {
+    done_left=1200
+    until [ -e "/tmp/$1.done" ]; do
+        background_works || return 1
+        [ $done_left -gt 0 ] || {
+            echo "$1 does not end"
+            tail -n 40 "/tmp/$1.log"
+            return 1
+        }
+        done_left=$((done_left - 1))
+        usleep 100000
+    done
 }
 
 # filled DIRECTORY: files with a list of their checksums.

@@ -10,6 +10,7 @@ there() {
 step there there
 
 load() {
+    ignore_broken_pipes
     until [ -e /tmp/stop ]; do
         verified --filename=/dev/data --rw=randwrite --name=load --bsrange=4k-64k --iodepth=16 --size=24m --io_size=8m
     done
