@@ -38,7 +38,7 @@ const VALUE_MAX: u32 = 2 << 20;
 /// Bytes of one list of keys.
 const LIST_LEN: u32 = 64 << 10;
 
-/// Store and retrieve values on a key-value drive over vfio-user
+/// Store and retrieve values on a key-value drive, over vfio-user, NVMe/TCP or on this machine
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, mut_arg("wait", |arg| arg.global(true)))]
 pub struct Kv {
