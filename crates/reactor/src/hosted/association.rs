@@ -228,6 +228,9 @@ impl Attached {
         if let Some(association) = self.association.take() {
             controller.function_reset();
             self.due = None;
+            if association.proof() != Proof::Pending {
+                self.pending = None;
+            }
             self.presence.leave_association(&self.name, self.cntlid);
             self.done = Some((association.counters(), end.name()));
             self.leaving = association.end(end, now);
@@ -242,6 +245,11 @@ impl Attached {
     /// What it has done, and the name of its end, once after the end.
     pub(crate) fn take_done(&mut self) -> Option<(Counters, &'static str)> {
         self.done.take()
+    }
+
+    /// What it named itself, where it has ended without the proof that it was asked for.
+    pub(crate) fn take_unproved(&mut self) -> Option<HostView> {
+        self.pending.take()
     }
 
     /// What it has done, before the end.

@@ -30,7 +30,7 @@ use super::places::Places;
 use crate::message::{Answer, Listening};
 use crate::network::NetworkCounts;
 use crate::poller::{Interest, Poller, Source, source_of};
-use crate::presence::Presence;
+use crate::presence::{HostView, Presence};
 
 /// Connections at the same time that are no host's. A host opens all of its connections before it
 /// connects the first I/O queue (Linux), so this is several hosts that connect at once.
@@ -170,6 +170,18 @@ impl Target {
             recent: (Time(0), 0),
             removal: None,
         })
+    }
+
+    /// One that named itself so has ended without the proof that it was asked for.
+    pub(crate) fn tell_of_unproved(&mut self, host: &HostView, end: &str, now: Time) {
+        if self.tells_of_host(now) {
+            tracing::warn!(
+                controller = self.name,
+                host = host.nqn,
+                from = %host.address,
+                "a host has not authenticated itself: {end}"
+            );
+        }
     }
 
     /// A host attaches. Whether the log tells of it.

@@ -82,10 +82,15 @@ impl Reactor {
             return;
         };
         let (target, leaving) = (attached.target(), attached.take_leaving());
-        if let Some((done, end)) = attached.take_done()
-            && let Some(target) = self.target_mut(target.0)
-        {
-            target.counts_mut().end(&done, end);
+        if let Some((done, end)) = attached.take_done() {
+            let unproved = attached.take_unproved();
+            let now = self.clock.now();
+            if let Some(target) = self.target_mut(target.0) {
+                target.counts_mut().end(&done, end);
+                if let Some(host) = unproved {
+                    target.tell_of_unproved(&host, end, now);
+                }
+            }
         }
         for farewell in leaving {
             self.see_off(target.0, farewell);

@@ -133,7 +133,10 @@ fn hosts_prove_who_they_are_and_see_what_is_theirs() {
     );
     load.kill().unwrap();
     load.wait().unwrap();
+    let log = server.log();
     server.stop();
+    let refused = "a host has not authenticated itself: authentication-failed";
+    assert!(log.contains(refused), "{log}");
 }
 
 #[test]
