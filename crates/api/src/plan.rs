@@ -17,6 +17,8 @@ pub enum Kind {
     Tenant,
     /// Controller.
     Controller,
+    /// Hosts over NVMe/TCP.
+    Host,
     /// The log.
     Log,
 }
@@ -29,6 +31,7 @@ impl Kind {
             Kind::Namespace => "namespace",
             Kind::Tenant => "tenant",
             Kind::Controller => "controller",
+            Kind::Host => "host",
             Kind::Log => "log",
         }
     }
@@ -119,7 +122,7 @@ impl PlannedStep {
             StepAction::Detach => ("-", " detached"),
         };
         let object = match self.kind {
-            Kind::Log => "log".to_owned(),
+            Kind::Host | Kind::Log => self.kind.name().to_owned(),
             kind => format!("{} {}", kind.name(), self.name),
         };
         let detail = match (self.controller.is_some(), self.detail.as_str()) {

@@ -15,7 +15,7 @@ use memory::{Bell, EventFd};
 use nvme_spec::Status;
 use port::ChannelId;
 use subsystem::OperatorRequest;
-use transport::nvme_tcp::DiscoveryLog;
+use transport::nvme_tcp::{Access, DiscoveryLog};
 
 use super::looks::LookAsked;
 use super::message::{
@@ -316,6 +316,12 @@ impl ReactorHandle {
     /// returns those that were there.
     pub fn disconnect(&self, slot: ControllerSlot, cntlids: Vec<u16>) -> anyhow::Result<Vec<u16>> {
         self.ask(|answer| Message::Disconnect(slot, cntlids, answer))
+    }
+
+    /// Has other hosts over NVMe/TCP be allowed at a controller; those that are allowed no longer, or
+    /// have not proved what they have to, are disconnected.
+    pub fn set_access(&self, slot: ControllerSlot, access: Access) -> anyhow::Result<()> {
+        self.ask(|answer| Message::SetAccess(slot, access, answer))
     }
 
     /// Begins a removal; a later call of [`Self::remove_controller`] waits for its end.

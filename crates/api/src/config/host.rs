@@ -16,14 +16,14 @@ object! {
     /// Host over NVMe/TCP.
     pub struct Host(HostKeys, "host") {
         /// NVMe Qualified Name of the host: `nqn.YYYY-MM.reverse.domain:name`.
-        nqn: String => Restart { bounds: Bounds::Ascii(MAX_NQN_LEN), value: "NQN" };
+        nqn: String => Step { bounds: Bounds::Ascii(MAX_NQN_LEN), value: "NQN" };
         /// Name of the host, for `allow` and `hosts`, instead of its NQN.
-        name: Option<String> | unset => Restart { bounds: Bounds::Name, value: "NAME" };
+        name: Option<String> | unset => Step { bounds: Bounds::Name, value: "NAME" };
         /// File with the host's secret, as `nvme gen-dhchap-key` prints it: the host authenticates
         /// itself by DH-HMAC-CHAP. A regular file that only its owner can read, or
         /// `credential:NAME` for a systemd credential.
         #[schema(value_type = Option<String>)]
-        dhchap_key: Option<PathBuf> | unset => Restart {
+        dhchap_key: Option<PathBuf> | unset => Step {
             unset: "the host is not authenticated",
             value: "FILE",
             names: Names::Files,
@@ -31,7 +31,7 @@ object! {
         /// File with the controller's secret for this host, as `dhchap_key`: the controller
         /// authenticates itself where the host asks for that.
         #[schema(value_type = Option<String>)]
-        dhchap_ctrl_key: Option<PathBuf> | unset => Restart {
+        dhchap_ctrl_key: Option<PathBuf> | unset => Step {
             unset: "the controller does not authenticate itself",
             value: "FILE",
             names: Names::Files,

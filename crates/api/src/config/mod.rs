@@ -105,7 +105,7 @@ object! {
         /// Tenants that share media by weights and rate limits, up to 1024.
         tenant: Vec<Tenant> | unset => Step { unset: "none; every command starts at once" };
         /// Hosts that connect over NVMe/TCP.
-        host: Vec<Host> | unset => Restart { unset: "every host may connect" };
+        host: Vec<Host> | unset => Step { unset: "every host may connect" };
         /// NVMe controllers that hosts attach to.
         controller: Vec<Controller> | unset => Step;
     }

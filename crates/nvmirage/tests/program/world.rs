@@ -35,6 +35,7 @@ pub(crate) struct World {
 }
 
 /// What a run of the program left.
+#[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) status: ExitStatus,
     pub(crate) out: String,

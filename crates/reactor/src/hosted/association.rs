@@ -6,7 +6,7 @@ use std::sync::Arc;
 use controller::Controller;
 use engine::ControllerSlot;
 use port::time::Time;
-use transport::nvme_tcp::{Arrival, Association, Counters, End, Farewell, Proof};
+use transport::nvme_tcp::{Access, Arrival, Association, Counters, End, Farewell, Proof};
 
 use super::target::Target;
 use crate::poller::{Interest, Poller, Source};
@@ -245,6 +245,12 @@ impl Attached {
     /// What it has done, and the name of its end, once after the end.
     pub(crate) fn take_done(&mut self) -> Option<(Counters, &'static str)> {
         self.done.take()
+    }
+
+    /// Whether its host may stay where these are allowed.
+    pub(crate) fn may_stay(&self, access: &Access) -> bool {
+        let association = self.association.as_ref();
+        association.is_some_and(|it| access.keeps(&it.host().nqn, it.proof()))
     }
 
     /// What it named itself, where it has ended without the proof that it was asked for.

@@ -23,7 +23,7 @@ use nvme_spec::fabrics::CNTLID_MAX;
 use port::time::Time;
 use subsystem::HealthRecord;
 use transport::nvme_tcp::{
-    Arrival, DiscoveryLog, DiscoverySession, Farewell, Newcomer, Progress, TargetConfig,
+    Access, Arrival, DiscoveryLog, DiscoverySession, Farewell, Newcomer, Progress, TargetConfig,
 };
 
 use super::places::Places;
@@ -170,6 +170,23 @@ impl Target {
             recent: (Time(0), 0),
             removal: None,
         })
+    }
+
+    /// Has other hosts be allowed. Those that are about to connect were judged by the former ones:
+    /// they begin again.
+    pub(crate) fn set_access(&mut self, access: Access) {
+        let config = TargetConfig::clone(&self.config);
+        self.config = Arc::new(TargetConfig { access, ..config });
+        let poller = &self.poller;
+        self.callers.retain(|_, caller| match caller {
+            Caller::New(..) => {
+                // Its socket is closed here.
+                let _ = poller.remove(&*caller);
+                false
+            }
+            Caller::Leaving(_) | Caller::Discovery(_) => true,
+        });
+        self.arrivals.clear();
     }
 
     /// One that named itself so has ended without the proof that it was asked for.
@@ -539,7 +556,7 @@ mod tests {
     use std::time::Instant;
 
     use controller::DoorbellMode;
-    use transport::nvme_tcp::{Access, Digests, Success};
+    use transport::nvme_tcp::{Digests, Success};
 
     use super::*;
 

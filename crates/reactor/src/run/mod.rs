@@ -22,7 +22,7 @@ use transport::nvme_tcp::DiscoveryLog;
 
 use self::controllers::configure;
 use super::hosted::Hosted;
-use super::hosted::association::HOT_NS;
+use super::hosted::association::{Attached, HOT_NS};
 use super::lines::Lines;
 use super::looks::Looks;
 use super::message::{Address, Answer, Message};
@@ -532,8 +532,12 @@ impl Reactor {
             Message::AddController(new, answer) => reply(&answer, self.add_controller(*new)),
             Message::RemoveController(slot, answer) => self.remove_controller(slot, answer),
             Message::Disconnect(slot, cntlids, answer) => {
-                let ended = self.end_associations(slot.0, |cntlid| cntlids.contains(&cntlid));
-                reply(&answer, ended);
+                let is_named = |host: &Attached| cntlids.contains(&host.cntlid());
+                reply(&answer, self.end_associations(slot.0, is_named));
+            }
+            Message::SetAccess(slot, access, answer) => {
+                self.set_access(slot.0, access);
+                reply(&answer, ());
             }
             Message::Request(slot, request, answer) => {
                 let engine = &mut self.engine;

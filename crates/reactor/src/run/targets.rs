@@ -9,7 +9,9 @@ use controller::config::{DoorbellMode, Fabrics, Interface};
 use engine::ControllerSlot;
 use port::time::Time;
 use subsystem::HealthRecord;
-use transport::nvme_tcp::{Arrival, Association, DiscoveryLog, End, Farewell, Proof, Refusal};
+use transport::nvme_tcp::{
+    Access, Arrival, Association, DiscoveryLog, End, Farewell, Proof, Refusal,
+};
 
 use super::Reactor;
 use crate::hosted::association::Attached;
@@ -275,12 +277,20 @@ impl Reactor {
         worked
     }
 
-    /// Ends the associations of a target whose identifiers are chosen, for the operator; returns
-    /// the identifiers of those that had not ended before.
+    /// Has other hosts be allowed at a target.
+    pub(super) fn set_access(&mut self, index: usize, access: Access) {
+        self.end_associations(index, |attached| !attached.may_stay(&access));
+        if let Some(target) = self.target_mut(index) {
+            target.set_access(access);
+        }
+    }
+
+    /// Ends the associations of a target that are chosen, for the operator; returns the identifiers
+    /// of those that had not ended before.
     pub(super) fn end_associations(
         &mut self,
         index: usize,
-        is_chosen: impl Fn(u16) -> bool,
+        is_chosen: impl Fn(&Attached) -> bool,
     ) -> Vec<u16> {
         let slots = self.target_mut(index).map(|t| t.associations().to_vec());
         let mut ended = Vec::new();
@@ -289,7 +299,7 @@ impl Reactor {
             let attached = hosted.and_then(Hosted::association_mut);
             if let (Some(attached), Some(controller)) = (attached, self.engine.controller_mut(slot))
                 && !attached.has_ended()
-                && is_chosen(attached.cntlid())
+                && is_chosen(attached)
             {
                 attached.end(controller, &End::Removed, self.clock.now());
                 ended.push(attached.cntlid());

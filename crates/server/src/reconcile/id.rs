@@ -7,7 +7,7 @@ use api::config::{Controller, Medium, Namespace};
 
 use super::inventory::Named;
 
-/// An object of a configuration, or the log.
+/// An object of a configuration, its hosts, or the log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ObjectId {
     /// A medium.
@@ -18,6 +18,8 @@ pub(crate) enum ObjectId {
     Tenant(TenantId),
     /// A controller.
     Controller(ControllerId),
+    /// The hosts over NVMe/TCP.
+    Hosts,
     /// The log.
     Log,
 }
@@ -30,6 +32,7 @@ impl ObjectId {
             ObjectId::Namespace(_) => Kind::Namespace,
             ObjectId::Tenant(_) => Kind::Tenant,
             ObjectId::Controller(_) => Kind::Controller,
+            ObjectId::Hosts => Kind::Host,
             ObjectId::Log => Kind::Log,
         }
     }
@@ -41,6 +44,7 @@ impl ObjectId {
             ObjectId::Namespace(id) => id.as_str(),
             ObjectId::Tenant(id) => id.as_str(),
             ObjectId::Controller(id) => id.as_str(),
+            ObjectId::Hosts => "hosts",
             ObjectId::Log => "log",
         }
     }

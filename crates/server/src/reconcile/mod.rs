@@ -146,7 +146,7 @@ fn differs(id: &ObjectId, now: &Objects, wanted: &Objects) -> bool {
         ObjectId::Namespace(id) => kind(id.as_str(), &now.namespace, &wanted.namespace),
         ObjectId::Tenant(id) => kind(id.as_str(), &now.tenant, &wanted.tenant),
         ObjectId::Controller(id) => kind(id.as_str(), &now.controller, &wanted.controller),
-        ObjectId::Log => false,
+        ObjectId::Hosts | ObjectId::Log => false,
     }
 }
 
@@ -212,7 +212,6 @@ pub(crate) fn needs_restart(running: &Config, file: &Config) -> Vec<&'static str
         ("control", running.control != file.control),
         ("huge_pages", running.huge_pages != file.huge_pages),
         ("survival", running.survival != file.survival),
-        ("host", running.host != file.host),
         ("reactor", with_one(running) != with_one(file)),
     ]
     .into_iter()

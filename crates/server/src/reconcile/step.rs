@@ -2,7 +2,7 @@
 
 use api::config::log::Log;
 use api::config::tenant::Tenant;
-use api::config::{Controller, Medium, Namespace, Size, Timing};
+use api::config::{Controller, Host, Medium, Namespace, Size, Timing};
 use api::{PlannedStep, StepAction, What};
 
 use super::id::{ControllerId, Identified, MediumId, NamespaceId, ObjectId};
@@ -82,6 +82,8 @@ pub(crate) enum Step {
     Resize(NamespaceId, Size),
     /// Move the controller's queues to these reactors; to its own one if there are none.
     Move(ControllerId, Vec<usize>),
+    /// Allow these hosts, with the secrets that their files have now.
+    Allow(Vec<Host>),
     /// Change the log filter or format.
     Log(Box<Log>),
 }
@@ -98,6 +100,7 @@ impl Step {
             | Step::Resize(namespace, _) => namespace.clone().into(),
             Step::Retune(medium, _) => medium.clone().into(),
             Step::Move(controller, _) => controller.clone().into(),
+            Step::Allow(_) => ObjectId::Hosts,
             Step::Log(_) => ObjectId::Log,
         }
     }
@@ -111,9 +114,11 @@ impl Step {
                 (What::Changed, controller.clone().into())
             }
             Step::Move(..) => (What::QueuesMoved, self.id()),
-            Step::Assign(_) | Step::Retune(..) | Step::Resize(..) | Step::Log(_) => {
-                (What::Changed, self.id())
-            }
+            Step::Assign(_)
+            | Step::Retune(..)
+            | Step::Resize(..)
+            | Step::Allow(_)
+            | Step::Log(_) => (What::Changed, self.id()),
         }
     }
 }
@@ -138,6 +143,7 @@ impl From<&Planned> for PlannedStep {
             | Step::Retune(..)
             | Step::Resize(..)
             | Step::Move(..)
+            | Step::Allow(_)
             | Step::Log(_) => (StepAction::Change, None),
         };
         let id = planned.step.id();

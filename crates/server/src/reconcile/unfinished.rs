@@ -114,7 +114,9 @@ impl Unfinished {
                 }
                 ObjectId::Controller(id) => self.forget_controller(id.as_str()),
                 // whatever the new medium is, the one that a subsystem's state knows is gone
-                ObjectId::Media(_) | ObjectId::Tenant(_) | ObjectId::Log => return,
+                ObjectId::Media(_) | ObjectId::Tenant(_) | ObjectId::Hosts | ObjectId::Log => {
+                    return;
+                }
             },
             _ => return,
         };

@@ -9,6 +9,7 @@ use std::thread;
 use anyhow::Context;
 use api::config::{self, Controller};
 use authentication::Secret;
+use engine::ControllerSlot;
 use transport::nvme_tcp::{Access, Job, Keys, Powers, powers};
 
 use super::State;
@@ -46,6 +47,44 @@ impl State {
             hosts.insert(nqn.to_owned(), keys);
         }
         Ok(Access::of(hosts, self.powers()?))
+    }
+
+    /// Has these hosts be those of the configuration: controllers admit them from now on, with the
+    /// secrets that their files have now. Connected hosts that are allowed no longer, or have to
+    /// prove a secret which they have not proved, are disconnected.
+    ///
+    /// # Errors
+    /// Nothing is changed where a secret cannot be read.
+    pub(super) fn allow(&mut self, hosts: &[config::Host]) -> anyhow::Result<()> {
+        let before = std::mem::replace(&mut self.config.host, hosts.to_vec());
+        let accesses = self.accesses();
+        if accesses.is_err() {
+            self.config.host = before;
+        }
+        for (reactor, slot, access) in accesses? {
+            self.reactors[reactor].set_access(slot, access)?;
+        }
+        Ok(())
+    }
+
+    /// The hosts of each controller that is served over NVMe/TCP: its reactor, and its slot there.
+    fn accesses(&mut self) -> anyhow::Result<Vec<(usize, ControllerSlot, Access)>> {
+        let controllers = self.config.controller.clone();
+        let over_tcp = controllers
+            .iter()
+            .filter(|controller| controller.tcp_address().is_some());
+        let mut accesses = Vec::new();
+        for controller in over_tcp {
+            let mut served = self.controllers.iter();
+            let Some(served) = served.find(|served| served.name == controller.name) else {
+                continue;
+            };
+            let (reactor, slot) = (served.reactor, served.slot);
+            let access = self.access(controller);
+            let access = access.with_context(|| format!("controller {}", controller.name))?;
+            accesses.push((reactor, slot, access));
+        }
+        Ok(accesses)
     }
 
     /// The NQNs of hosts that a namespace is visible to over a network.

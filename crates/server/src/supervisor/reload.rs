@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use api::config::{self, Config, Controller};
+use api::config::{self, Config, Host, Namespace};
 use api::{FieldProblem, PlannedStep, Refusal, Reload, ReloadRequest};
 use machine::files::read_text;
 
 use super::{State, Supervisor};
-use crate::reconcile::id::{ControllerId, NamespaceId, ObjectId};
+use crate::reconcile::id::{ControllerId, Identified as _, NamespaceId, ObjectId};
 use crate::reconcile::inventory::Objects;
 use crate::reconcile::merge::{Merged, merge};
-use crate::reconcile::step::{Object, Planned, Step};
+use crate::reconcile::step::{Planned, Step};
 use crate::reconcile::unfinished::Unfinished;
 use crate::reconcile::{self, Actual, Placed, Plan};
 use crate::survival;
@@ -124,37 +124,48 @@ impl Supervisor {
     }
 }
 
-/// Refuses a plan that creates an object for hosts which the file has changed: their secrets are
-/// read at the next start, and until then a host could need none.
-fn refuse_other_hosts(running: &Config, file: &Config, plan: &Plan) -> Result<(), Refusal> {
-    if running.host == file.host {
-        return Ok(());
+/// Refuses hosts with other NQNs than those that existing namespaces are visible to.
+fn refuse_other_names(served: &Config, file: &Config, plan: &Plan) -> Result<(), Refusal> {
+    let is_kept = |namespace: &&Namespace| {
+        let delete = Step::Delete(namespace.id());
+        plan.steps.iter().all(|planned| planned.step != delete)
+    };
+    for namespace in served.namespace.iter().filter(is_kept) {
+        let mut hosts = namespace.hosts.iter().flatten();
+        let is_another = |text: &&String| served.nqn_of(text) != file.nqn_of(text);
+        if let Some(host) = hosts.find(is_another) {
+            return Err(Refusal::conflict(format!(
+                "namespace {} is visible to host {host}, which the file gives the NQN {} instead of {}: add a host of another name, or restart the server",
+                namespace.name,
+                file.nqn_of(host),
+                served.nqn_of(host)
+            )));
+        }
     }
-    let is_changed = |text: &String| running.host_of(text) != file.host_of(text);
-    let is_for_changed = |controller: &Controller| {
-        let allow = controller.tcp.as_ref().and_then(|tcp| tcp.allow.as_ref());
-        // Without a list, all hosts of the file are allowed.
-        let names_changed = allow.is_none_or(|allow| allow.iter().any(is_changed));
-        controller.tcp_address().is_some() && names_changed
-    };
-    let is_refused = |planned: &&Planned| match &planned.step {
-        Step::Create(Object::Controller(controller)) | Step::Restore(controller, _) => {
-            is_for_changed(controller)
-        }
-        Step::Create(Object::Namespace(namespace)) => {
-            namespace.hosts.iter().flatten().any(is_changed)
-        }
-        _ => false,
-    };
-    let Some(planned) = plan.steps.iter().find(is_refused) else {
-        return Ok(());
-    };
-    let id = planned.step.id();
-    Err(Refusal::conflict(format!(
-        "{} {} is for hosts that the file has changed, and a changed [[host]] takes effect after a restart: restart the server, or leave the hosts as they are",
-        id.kind().name(),
-        id.name()
-    )))
+    Ok(())
+}
+
+/// The step that allows the hosts of the file, where they differ, or have secrets, whose files may
+/// differ.
+fn allowance(served: &Config, file: &Config) -> Option<Planned> {
+    let is_in = |hosts: &[Host], host: &Host| hosts.iter().any(|one| one.nqn == host.nqn);
+    let (old, new) = (&served.host, &file.host);
+    let gone = old.iter().filter(|host| !is_in(new, host));
+    let added = new.iter().filter(|host| !is_in(old, host));
+    let changed = new
+        .iter()
+        .filter(|host| is_in(old, host) && !old.contains(host));
+    let words = gone.map(|host| format!("{} is removed", host.nqn));
+    let words = words.chain(added.map(|host| format!("{} is added", host.nqn)));
+    let words = words.chain(changed.map(|host| format!("{} is changed", host.nqn)));
+    let mut words: Vec<String> = words.collect();
+    if new.iter().any(|host| host.dhchap_key.is_some()) {
+        words.push("secrets are read again".to_owned());
+    }
+    (!words.is_empty()).then(|| Planned {
+        step: Step::Allow(new.clone()),
+        detail: words.join(", "),
+    })
 }
 
 /// The plan, as the client gets it.
@@ -229,7 +240,8 @@ impl State {
         let file = read_again(&source.file, source.then == Objects::default());
         let (file, text) = file.map_err(|error| Refusal::invalid(api::in_a_line(&error)))?;
         let Merged { objects, lost } = merge(&source.then, &self.desired, &Objects::of(&file));
-        let served = self.actual().map_err(|error| Refusal::failed(&error))?;
+        let mut served = self.actual().map_err(|error| Refusal::failed(&error))?;
+        served.config.host.clone_from(&file.host);
         let plan = reconcile::plan(&served, &objects, consent);
         let mut plan = plan.map_err(|(problems, held)| {
             let mut refusal = Refusal::of_problems(&problems);
@@ -252,7 +264,9 @@ impl State {
             }
             refusal
         })?;
-        refuse_other_hosts(&source.read, &file, &plan)?;
+        refuse_other_names(&self.config, &file, &plan)?;
+        // what the other steps create is for the hosts of the file
+        plan.steps.splice(0..0, allowance(&self.config, &file));
         if source.read.log != file.log {
             plan.steps.push(Planned {
                 step: Step::Log(Box::new(file.log.clone())),

@@ -191,7 +191,8 @@ impl State {
                 let reactors: Vec<usize> = reactors.iter().copied().chain(own).collect();
                 self.move_queues(name, &reactors, None)
             }
-            Step::Log(_) | Step::Delete(ObjectId::Log) => Ok(()),
+            Step::Allow(hosts) => self.allow(hosts).map_err(refused),
+            Step::Log(_) | Step::Delete(ObjectId::Hosts | ObjectId::Log) => Ok(()),
         }
     }
 
@@ -406,7 +407,7 @@ impl State {
                     controller.namespaces.retain(|listed| listed != name);
                 }
             }
-            Kind::Log => {}
+            Kind::Host | Kind::Log => {}
         }
         let mut together = self.config.clone();
         next.clone().put_into(&mut together);
@@ -457,6 +458,6 @@ fn has(all: &Objects, id: &ObjectId) -> bool {
         Kind::Namespace => find(&all.namespace, name).is_some(),
         Kind::Tenant => find(&all.tenant, name).is_some(),
         Kind::Controller => find(&all.controller, name).is_some(),
-        Kind::Log => false,
+        Kind::Host | Kind::Log => false,
     }
 }

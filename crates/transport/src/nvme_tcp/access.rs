@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use authentication::{Parties, Secret};
 
-use super::authentication::Powers;
+use super::authentication::{Powers, Proof};
 
 /// The secrets of a host.
 #[derive(Clone, Debug)]
@@ -31,6 +31,23 @@ impl Access {
     #[must_use]
     pub fn of(hosts: BTreeMap<String, Option<Keys>>, powers: Powers) -> Self {
         Self(Some((hosts, powers)))
+    }
+
+    /// Whether a host that has proved so much may stay connected.
+    #[must_use]
+    pub fn keeps(&self, nqn: &str, proof: Proof) -> bool {
+        let asked = match &self.0 {
+            None => false,
+            Some((hosts, _)) => match hosts.get(nqn) {
+                None => return false,
+                Some(keys) => keys.is_some(),
+            },
+        };
+        match proof {
+            Proof::Unasked => !asked,
+            Proof::Pending => false,
+            Proof::Host | Proof::Both => true,
+        }
     }
 
     /// Whether a host may connect.

@@ -178,13 +178,27 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "access-reload",
-        guard: "a reload allows no host whose secret is read at the next start",
+        guard: "a host that a reload gives a secret is a host no longer before it has proved it",
+        file: "crates/transport/src/nvme_tcp/access.rs",
+        from: "            Proof::Unasked => !asked,\n",
+        to: "            Proof::Unasked => true,\n",
+        test: program("network::secure::a_host_that_gets_a_secret_by_a_reload_has_to_prove_it"),
+    },
+    Mutation {
+        name: "access-reload-gone",
+        guard: "a host that a reload takes away is disconnected",
+        file: "crates/transport/src/nvme_tcp/access.rs",
+        from: "                None => return false,\n",
+        to: "                None => false,\n",
+        test: program("network::secure::a_reload_allows_the_hosts_of_the_file_with_their_secrets"),
+    },
+    Mutation {
+        name: "access-reload-name",
+        guard: "a reload gives a namespace to no other host",
         file: "crates/server/src/supervisor/reload.rs",
-        from: "        refuse_other_hosts(&source.read, &file, &plan)?;\n",
+        from: "        refuse_other_names(&self.config, &file, &plan)?;\n",
         to: "",
-        test: program(
-            "network::secure::a_host_with_a_new_secret_is_not_allowed_without_it_by_a_reload",
-        ),
+        test: program("network::secure::a_namespace_stays_visible_to_the_host_that_it_is_for"),
     },
     Mutation {
         name: "access-manage",

@@ -2,7 +2,7 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use super::raw::Raw;
@@ -162,37 +162,114 @@ fn a_namespace_that_was_attached_stays_hidden_after_a_restart() {
     server.stop();
 }
 
-/// Its secret would be read at the next start, and until then it would need none.
-#[test]
-fn a_host_with_a_new_secret_is_not_allowed_without_it_by_a_reload() {
-    let world = World::new();
-    let port = Port::new();
-    let key = secret(&world, "a.key", KEY);
-    let before = format!(
-        "[[host]]\nnqn = \"{B}\"\n{DISK}{}",
-        port.controller(&format!("tcp = {{ allow = [\"{B}\"] }}\n"))
-    );
-    let server = serve(&world, &before, &[]);
-    let text = std::fs::read_to_string(world.path("config.toml")).unwrap();
-    let keyed = format!(
+/// A host with a secret, and one without.
+fn two_hosts(key: &Path) -> (String, String) {
+    let a = format!(
         "[[host]]\nnqn = \"{A}\"\ndhchap_key = \"{}\"\n",
         key.display()
     );
-    let after = text.replace(
-        &format!("allow = [\"{B}\"]"),
-        &format!("allow = [\"{A}\", \"{B}\"]"),
+    (a, format!("[[host]]\nnqn = \"{B}\"\n"))
+}
+
+#[test]
+fn a_reload_allows_the_hosts_of_the_file_with_their_secrets() {
+    let world = World::new();
+    let port = Port::new();
+    let key = secret(&world, "a.key", KEY);
+    let (a, b) = two_hosts(&key);
+    let objects = format!("{DISK}{}", port.controller(""));
+    let server = serve(&world, &format!("{b}{objects}"), &[]);
+    let write = |text: &str| world.write("config.toml", text);
+    let reload = || world.run(&world.steer(&["reload"]));
+    let as_a = ["--hostnqn", A, "--dhchap-key", key.to_str().unwrap()];
+    let output = identify(&world, &port, &as_a);
+    assert!(says(&output, "does not admit this host"), "{output:?}");
+
+    // With its secret, from now on.
+    let mut load = busy_as(&world, &port.target(), &["--hostnqn", B]);
+    until("B is a host", || hosts(&world).len() == 1);
+    write(&format!("{a}{b}{objects}"));
+    let ran = reload();
+    assert!(
+        ran.out.contains("~ host: ") && ran.out.contains(&format!("{A} is added")),
+        "{ran:?}"
     );
-    assert_ne!(text, after);
-    world.write("config.toml", &format!("{keyed}{after}"));
+    assert!(says(&identify(&world, &port, &as_a[..2]), "--dhchap-key"));
+    assert_eq!(seen(&identify(&world, &port, &as_a)), 1);
+    assert_eq!(hosts(&world).len(), 1, "B goes on");
+
+    // A file that cannot be used changes nothing; one with another secret does.
+    std::fs::set_permissions(&key, Permissions::from_mode(0o640)).unwrap();
+    let ran = reload();
+    assert!(
+        !ran.status.success() && ran.err.contains("chmod 600"),
+        "{ran:?}"
+    );
+    std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(seen(&identify(&world, &port, &as_a)), 1);
+    secret(&world, "a.key", CTRL);
+    let old = secret(&world, "old.key", KEY);
+    assert!(says(
+        &identify(&world, &port, &as_a),
+        "Authentication failed"
+    ));
+    let ran = reload();
+    assert!(ran.out.contains("secrets are read again"), "{ran:?}");
+    assert_eq!(seen(&identify(&world, &port, &as_a)), 1);
+    let with_old = ["--hostnqn", A, "--dhchap-key", old.to_str().unwrap()];
+    assert!(says(
+        &identify(&world, &port, &with_old),
+        "Authentication failed"
+    ));
+
+    // A host that the file has no longer loses its drive.
+    write(&format!("{a}{objects}"));
+    let ran = reload();
+    assert!(ran.out.contains(&format!("{B} is removed")), "{ran:?}");
+    until("B is gone", || hosts(&world).is_empty());
+    let output = identify(&world, &port, &["--hostnqn", B]);
+    assert!(says(&output, "does not admit this host"), "{output:?}");
+    load.kill().unwrap();
+    load.wait().unwrap();
+    server.stop();
+}
+
+#[test]
+fn a_host_that_gets_a_secret_by_a_reload_has_to_prove_it() {
+    let world = World::new();
+    let port = Port::new();
+    let key = secret(&world, "a.key", KEY);
+    let (a, b) = two_hosts(&key);
+    let objects = format!("{DISK}{}", port.controller(""));
+    let without = format!("[[host]]\nnqn = \"{A}\"\n");
+    let server = serve(&world, &format!("{without}{b}{objects}"), &[]);
+    let mut loads = [A, B].map(|nqn| busy_as(&world, &port.target(), &["--hostnqn", nqn]));
+    until("there are two hosts", || hosts(&world).len() == 2);
+    world.write("config.toml", &format!("{a}{b}{objects}"));
+    world.ok(&world.steer(&["reload"]));
+    until("one of them is disconnected", || hosts(&world).len() == 1);
+    assert_eq!(hosts(&world)[0]["nqn"], B);
+    for load in &mut loads {
+        load.kill().unwrap();
+        load.wait().unwrap();
+    }
+    server.stop();
+}
+
+#[test]
+fn a_namespace_stays_visible_to_the_host_that_it_is_for() {
+    let world = World::new();
+    let port = Port::new();
+    secret(&world, "a.key", KEY);
+    secret(&world, "c.key", CTRL);
+    let server = serve(&world, &config(&port, ""), &[]);
+    let text = std::fs::read_to_string(world.path("config.toml")).unwrap();
+    world.write("config.toml", &text.replace(A, "nqn.2026-11.test:other"));
     let ran = world.run(&world.steer(&["reload"]));
     assert!(
-        !ran.status.success() && ran.err.contains("restart the server"),
-        "{}",
-        ran.err
+        !ran.status.success() && ran.err.contains("namespace data is visible to host a"),
+        "{ran:?}"
     );
-    let output = identify(&world, &port, &["--hostnqn", A]);
-    assert!(says(&output, "does not admit this host"), "{output:?}");
-    assert_eq!(seen(&identify(&world, &port, &["--hostnqn", B])), 1);
     server.stop();
 }
 
