@@ -1,17 +1,18 @@
-//! DH-HMAC-CHAP: the authentication of NVMe over Fabrics hosts and controllers (Base 2.1, 8.3.5).
+//! DH-HMAC-CHAP: the authentication of NVMe over Fabrics hosts and controllers (Base 2.1, 8.3.5);
+//! and the pre-shared keys of TLS, by which they authenticate each other, too.
 //!
 //! Both sides know a secret of the host. Each proves that it does with a keyed hash of what the
 //! other one has chosen at random; a Diffie-Hellman value that goes into the hash keeps one who
 //! listens from trying secrets afterwards. The reading order is `hash`, [`Secret`], `group`,
-//! `message`, `proof`, and the sides: [`ControllerSide`] and [`HostSide`].
+//! `message`, `proof`, and the sides: [`ControllerSide`] and [`HostSide`]; `tls` needs only `hash`.
 //!
 //! Invariants:
 //! - Nothing that a peer sends panics or allocates beyond [`MESSAGE_MAX`] bytes.
 //! - A secret, and what is derived from it, has no text form and is cleared when it is dropped.
 //! - Proofs are compared in constant time, and powers are computed in constant time.
 //!
-//! What it does not do: it has no socket, clock, thread or source of random numbers. It derives no
-//! keys for TLS, and secure channel concatenation is refused.
+//! What it does not do: it has no socket, clock, thread or source of random numbers, and speaks no
+//! TLS. Secure channel concatenation, which makes a key for TLS, is refused.
 
 #![forbid(unsafe_code)]
 #![warn(
@@ -28,6 +29,7 @@ mod message;
 mod primes;
 mod proof;
 mod secret;
+mod tls;
 
 use zeroize::Zeroize;
 
@@ -37,6 +39,7 @@ pub use self::hash::Hash;
 pub use self::host::HostSide;
 pub use self::message::{Failed, MESSAGE_MAX};
 pub use self::secret::{Secret, SecretError};
+pub use self::tls::{TlsIdentity, TlsKey, TlsKeyError, TlsPsk};
 
 /// Bytes of the longest private exponent.
 const EXPONENT_MAX: usize = 100;
