@@ -241,6 +241,7 @@ pub(super) const ALLOWED: Table<'static> = &[
     ("subsystem", &["memory", "nvme-spec", "port"]),
     ("terminal", &[]),
     ("tests-vm", &[]),
+    ("tls", &[]),
     ("trace-file", &["nvme-spec"]),
     (
         "transport",
@@ -251,6 +252,7 @@ pub(super) const ALLOWED: Table<'static> = &[
             "nvme-spec",
             "nvme-tcp",
             "port",
+            "tls",
             "vfio-user",
         ],
     ),

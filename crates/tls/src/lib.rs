@@ -1,0 +1,28 @@
+//! TLS 1.3 with pre-shared keys over non-blocking sockets, by the system's OpenSSL 3.
+//!
+//! The library is loaded at the first use, and not before, so that a program without such keys
+//! runs where there is none. [`Server`] and [`Client`] are the two sides, and [`Session`] is one
+//! connection of either.
+//!
+//! Invariants:
+//! - Both sides have the same key, or there is no session: certificates, tickets, early data and
+//!   other versions are off, and each handshake has a Diffie-Hellman exchange.
+//! - No call waits. A call handles one record.
+//! - Unsafe code is in `library`, `context` and `session`.
+//! - Keys have no text form, and are cleared when they are dropped.
+//!
+//! The process ignores SIGPIPE, as programs in Rust do: the library writes to sockets without
+//! preventing it. Kernel TLS is not used.
+
+mod context;
+mod hello;
+mod library;
+mod session;
+
+pub use self::context::{Client, Found, Lookup, Psk, Server, is_there};
+pub use self::hello::Offer;
+pub use self::library::Missing;
+pub use self::session::{Failed, Progress, RECORD, Session};
+
+#[cfg(test)]
+mod tests;
