@@ -15,7 +15,7 @@ use memory::{Bell, EventFd};
 use nvme_spec::Status;
 use port::ChannelId;
 use subsystem::OperatorRequest;
-use transport::nvme_tcp::{Access, DiscoveryLog};
+use transport::nvme_tcp::{Access, DiscoveryLog, Tls};
 
 use super::looks::LookAsked;
 use super::message::{
@@ -320,8 +320,13 @@ impl ReactorHandle {
 
     /// Has other hosts over NVMe/TCP be allowed at a controller; those that are allowed no longer, or
     /// have not proved what they have to, are disconnected.
-    pub fn set_access(&self, slot: ControllerSlot, access: Access) -> anyhow::Result<()> {
-        self.ask(|answer| Message::SetAccess(slot, access, answer))
+    pub fn set_access(
+        &self,
+        slot: ControllerSlot,
+        access: Access,
+        tls: Option<Tls>,
+    ) -> anyhow::Result<()> {
+        self.ask(|answer| Message::SetAccess(slot, access, tls, answer))
     }
 
     /// Begins a removal; a later call of [`Self::remove_controller`] waits for its end.

@@ -16,7 +16,7 @@ use memory::{Bell, Counter, EventFd};
 use nvme_spec::Status;
 use port::ChannelId;
 use subsystem::{Allocated, ControllerRecord, OperatorRequest, Record, SubsystemConfig};
-use transport::nvme_tcp::{Access, DiscoveryLog, TargetConfig};
+use transport::nvme_tcp::{Access, DiscoveryLog, TargetConfig, Tls};
 use transport::vfio_user::{Custody, Entrance};
 
 use super::lines::Vectors;
@@ -79,7 +79,7 @@ pub(crate) enum Message {
     /// the answer is those that were there.
     Disconnect(ControllerSlot, Vec<u16>, Answer<Vec<u16>>),
     /// Hosts over NVMe/TCP that may use a controller from now on.
-    SetAccess(ControllerSlot, Access, Answer<()>),
+    SetAccess(ControllerSlot, Access, Option<Tls>, Answer<()>),
     /// Set the reactors for queues that the controller's hosts create from now on.
     Spread(ControllerSlot, Vec<EngineId>, Answer<()>),
     /// Move a queue of a controller.

@@ -214,6 +214,7 @@ impl Target {
         };
         let target = TargetConfig {
             access: Access::anyone(),
+            tls: None,
             name: "fuzz".into(),
             subnqn: SUBNQN.into(),
             discovery_nqn: "nqn.2014-08.org.example:discovery".to_owned(),

@@ -36,7 +36,27 @@ object! {
             value: "FILE",
             names: Names::Files,
         };
+        /// File with the pre-shared key of the host for TLS 1.3, as `nvme gen-tls-key` prints it:
+        /// the host connects through TLS, and not otherwise. A regular file that only its owner can
+        /// read, or `credential:NAME` for a systemd credential.
+        #[schema(value_type = Option<String>)]
+        tls_key: Option<PathBuf> | unset => Restart {
+            unset: "the host connects without TLS",
+            value: "FILE",
+            names: Names::Files,
+        };
     }
+}
+
+/// Whether the hosts of a controller connect through TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Secured {
+    /// None.
+    None,
+    /// Some, and others do not.
+    Some,
+    /// All.
+    All,
 }
 
 /// Whether a text is an NQN, and not the name of a host: names have no dot behind `nqn`.
@@ -66,11 +86,22 @@ impl Config {
         }
     }
 
+    /// Whether the hosts that may connect to a controller do so through TLS.
+    pub fn secured(&self, controller: &Controller) -> Secured {
+        let has_key = |nqn: &str| self.host_of(nqn).is_some_and(|host| host.tls_key.is_some());
+        let allowed = self.allowed_hosts(controller).unwrap_or_default();
+        match allowed.iter().filter(|nqn| has_key(nqn)).count() {
+            0 => Secured::None,
+            all if all == allowed.len() => Secured::All,
+            _ => Secured::Some,
+        }
+    }
+
     /// Whether every host that may connect to a controller authenticates itself.
     pub(super) fn authenticates_all(&self, controller: &Controller) -> bool {
         let has_key = |nqn: &&str| {
             let host = self.host_of(nqn);
-            host.is_some_and(|host| host.dhchap_key.is_some())
+            host.is_some_and(|host| host.dhchap_key.is_some() || host.tls_key.is_some())
         };
         let allowed = self.allowed_hosts(controller);
         allowed.is_some_and(|allowed| allowed.iter().all(has_key))
@@ -142,7 +173,7 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::from_toml;
+    use crate::config::{Secured, from_toml};
 
     const OUTSIDE: &str = "[[controller]]\nname = \"c\"\nlisten = \"nvme-tcp:0.0.0.0:4420\"\n";
     const LOCAL: &str = "[[controller]]\nname = \"c\"\nlisten = \"nvme-tcp:127.0.0.1:4420\"\n";
@@ -176,6 +207,23 @@ mod tests {
         assert!(!is_served(OUTSIDE.to_owned()));
         let consent = "tcp = { allow_anonymous = true }";
         assert!(is_served(format!("{PLAIN}{OUTSIDE}{consent}")));
+    }
+
+    #[test]
+    fn hosts_with_a_key_of_tls_are_authenticated() {
+        let secure = "[[host]]\nnqn = \"nqn.s\"\nname = \"s\"\ntls_key = \"/k\"\n";
+        let secured = |text: &str| {
+            let config = from_toml(text).unwrap();
+            config.secured(&config.controller[0])
+        };
+        assert_eq!(secured(&format!("{secure}{OUTSIDE}")), Secured::All);
+        assert_eq!(secured(&format!("{secure}{KEYED}{OUTSIDE}")), Secured::Some);
+        assert_eq!(secured(&format!("{KEYED}{OUTSIDE}")), Secured::None);
+        assert_eq!(secured(LOCAL), Secured::None);
+        let listed = "tcp = { allow = [\"a\"] }";
+        let text = format!("{secure}{KEYED}{OUTSIDE}{listed}");
+        assert_eq!(secured(&text), Secured::None, "it is not allowed here");
+        assert!(from_toml(&format!("{secure}{PLAIN}{OUTSIDE}")).is_err());
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Controller {
                 || config.authenticates_all(self),
             || {
                 format!(
-                    "listen = \"{}\": other machines reach this address, and not every host that may connect is authenticated: write a [[host]] with a dhchap_key for each of them, a loopback address as 127.0.0.1, or allow_anonymous = true in its `tcp`",
+                    "listen = \"{}\": other machines reach this address, and not every host that may connect is authenticated: write a [[host]] with a dhchap_key or a tls_key for each of them, a loopback address as 127.0.0.1, or allow_anonymous = true in its `tcp`",
                     self.listen
                 )
             },

@@ -43,7 +43,7 @@ object! {
             value: "HOST",
         };
         /// Serve an address that other machines reach, although not every host is authenticated.
-        /// Data is not encrypted in any case.
+        /// Data of a host without a `tls_key` is not encrypted.
         allow_anonymous: bool = false => Fixed;
         /// Maximum memory for the data of one host's commands.
         memory: Size = Size(64 << 20) => Fixed {

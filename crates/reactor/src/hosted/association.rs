@@ -250,7 +250,7 @@ impl Attached {
     /// Whether its host may stay where these are allowed.
     pub(crate) fn may_stay(&self, access: &Access) -> bool {
         let association = self.association.as_ref();
-        association.is_some_and(|it| access.keeps(&it.host().nqn, it.proof()))
+        association.is_some_and(|it| access.keeps(&it.host().nqn, it.proof(), it.is_secured()))
     }
 
     /// What it named itself, where it has ended without the proof that it was asked for.

@@ -23,7 +23,8 @@ use nvme_spec::fabrics::CNTLID_MAX;
 use port::time::Time;
 use subsystem::HealthRecord;
 use transport::nvme_tcp::{
-    Access, Arrival, DiscoveryLog, DiscoverySession, Farewell, Newcomer, Progress, TargetConfig,
+    Access, Arrival, DiscoveryLog, DiscoverySession, Farewell, Greeted, Greeting, Newcomer,
+    Progress, TargetConfig, Tls,
 };
 
 use super::places::Places;
@@ -47,6 +48,8 @@ const PAUSE_NS: u64 = 100_000_000;
 /// A connection that is no host's.
 #[derive(Debug)]
 enum Caller {
+    /// It has not shown what it speaks, or its handshake is in progress.
+    Greeting(Greeting),
     /// It has not sent its Connect yet, and comes from there.
     New(Newcomer, SocketAddr),
     /// It is to close when its last answer has gone.
@@ -58,6 +61,7 @@ enum Caller {
 impl Caller {
     fn deadline(&self) -> Time {
         match self {
+            Caller::Greeting(greeting) => greeting.deadline(),
             Caller::New(newcomer, _) => newcomer.deadline(),
             Caller::Leaving(farewell) => farewell.deadline(),
             Caller::Discovery(session) => session.deadline(),
@@ -66,6 +70,7 @@ impl Caller {
 
     fn interest(&self) -> Interest {
         let (input, output) = match self {
+            Caller::Greeting(greeting) => (greeting.wants_read(), false),
             Caller::New(newcomer, _) => (true, newcomer.wants_write()),
             Caller::Leaving(farewell) => (true, farewell.wants_write()),
             Caller::Discovery(session) => (session.wants_read(), session.wants_write()),
@@ -76,6 +81,7 @@ impl Caller {
     /// Which gives way first where there are too many: low before high.
     fn rank(&self) -> u8 {
         match self {
+            Caller::Greeting(_) => 0,
             Caller::New(newcomer, _) if newcomer.is_silent() => 0,
             Caller::Leaving(_) => 1,
             Caller::New(..) | Caller::Discovery(_) => 2,
@@ -86,6 +92,7 @@ impl Caller {
 impl AsFd for Caller {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
+            Caller::Greeting(greeting) => greeting.as_fd(),
             Caller::New(newcomer, _) => newcomer.as_fd(),
             Caller::Leaving(farewell) => farewell.as_fd(),
             Caller::Discovery(session) => session.as_fd(),
@@ -174,12 +181,16 @@ impl Target {
 
     /// Has other hosts be allowed. Those that are about to connect were judged by the former ones:
     /// they begin again.
-    pub(crate) fn set_access(&mut self, access: Access) {
+    pub(crate) fn set_access(&mut self, access: Access, tls: Option<Tls>) {
         let config = TargetConfig::clone(&self.config);
-        self.config = Arc::new(TargetConfig { access, ..config });
+        self.config = Arc::new(TargetConfig {
+            access,
+            tls,
+            ..config
+        });
         let poller = &self.poller;
         self.callers.retain(|_, caller| match caller {
-            Caller::New(..) => {
+            Caller::Greeting(_) | Caller::New(..) => {
                 // Its socket is closed here.
                 let _ = poller.remove(&*caller);
                 false
@@ -283,8 +294,8 @@ impl Target {
                     return accepted > 0;
                 }
             };
-            match Newcomer::new(OwnedFd::from(stream), self.config.clone(), now) {
-                Ok(newcomer) => self.add(Caller::New(newcomer, from)),
+            match self.take(stream.into(), from, now) {
+                Ok(caller) => self.add(caller),
                 Err(error) => {
                     tracing::debug!(controller = self.name, "cannot take a connection: {error}");
                 }
@@ -293,13 +304,22 @@ impl Target {
         true
     }
 
+    fn take(&self, stream: OwnedFd, from: SocketAddr, now: Time) -> io::Result<Caller> {
+        let config = self.config.clone();
+        Ok(if config.tls.is_some() {
+            Caller::Greeting(Greeting::new(stream, from, config, now)?)
+        } else {
+            Caller::New(Newcomer::new(stream, config, now)?, from)
+        })
+    }
+
     /// Adds a connection. Where there are too many, one gives way: of the lowest rank the oldest.
     fn add(&mut self, caller: Caller) {
         if self.callers.len() >= MAX_CONNECTIONS {
             let first = self.callers.iter().min_by_key(|(_, caller)| caller.rank());
             let first = first.map(|(number, _)| *number);
             let displaced = first.and_then(|number| self.callers.remove(&number));
-            if let Some(Caller::New(..)) = displaced {
+            if let Some(Caller::New(..) | Caller::Greeting(_)) = displaced {
                 self.counts.refuse("displaced");
             }
         }
@@ -322,6 +342,8 @@ impl Target {
         };
         let before = caller.interest();
         let is_over = match caller {
+            // It may become another kind, or have another descriptor.
+            Caller::Greeting(_) => true,
             Caller::New(newcomer, from) => match newcomer.poll(now) {
                 Progress::Waits => false,
                 Progress::Ended(end) => {
@@ -351,6 +373,7 @@ impl Target {
             let _ = self.poller.remove(caller);
         }
         match caller {
+            Some(Caller::Greeting(greeting)) => return self.greet(greeting, now),
             Some(Caller::New(newcomer, from)) => match newcomer.arrive(now) {
                 Ok(arrival) => self.arrivals.push_back((arrival, from)),
                 Err(farewell) => {
@@ -364,6 +387,26 @@ impl Target {
             Some(Caller::Leaving(_)) | None => {}
         }
         true
+    }
+
+    /// Goes on with one that is no newcomer yet. True if it has come to something.
+    fn greet(&mut self, greeting: Greeting, now: Time) -> bool {
+        let from = greeting.from();
+        match greeting.poll(now) {
+            Ok(Greeted::Waits(greeting)) => {
+                self.add(Caller::Greeting(greeting));
+                false
+            }
+            Ok(Greeted::Newcomer(newcomer)) => {
+                self.add(Caller::New(newcomer, from));
+                true
+            }
+            Err(end) => {
+                tracing::debug!(controller = self.name, %from, "a connection ended: {end}");
+                self.counts.refuse(end.name());
+                true
+            }
+        }
     }
 
     /// Watches a connection for what it waits for now.
@@ -567,6 +610,7 @@ mod tests {
             name: "t".into(),
             subnqn: SUBNQN.into(),
             access: Access::anyone(),
+            tls: None,
             queues: 1,
             queue_depth: 32,
             max_transfer: 4096,

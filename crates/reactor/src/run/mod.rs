@@ -535,8 +535,8 @@ impl Reactor {
                 let is_named = |host: &Attached| cntlids.contains(&host.cntlid());
                 reply(&answer, self.end_associations(slot.0, is_named));
             }
-            Message::SetAccess(slot, access, answer) => {
-                self.set_access(slot.0, access);
+            Message::SetAccess(slot, access, tls, answer) => {
+                self.set_access(slot.0, access, tls);
                 reply(&answer, ());
             }
             Message::Request(slot, request, answer) => {

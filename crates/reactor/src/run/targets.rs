@@ -10,7 +10,7 @@ use engine::ControllerSlot;
 use port::time::Time;
 use subsystem::HealthRecord;
 use transport::nvme_tcp::{
-    Access, Arrival, Association, DiscoveryLog, End, Farewell, Proof, Refusal,
+    Access, Arrival, Association, DiscoveryLog, End, Farewell, Proof, Refusal, Tls,
 };
 
 use super::Reactor;
@@ -278,10 +278,10 @@ impl Reactor {
     }
 
     /// Has other hosts be allowed at a target.
-    pub(super) fn set_access(&mut self, index: usize, access: Access) {
+    pub(super) fn set_access(&mut self, index: usize, access: Access, tls: Option<Tls>) {
         self.end_associations(index, |attached| !attached.may_stay(&access));
         if let Some(target) = self.target_mut(index) {
-            target.set_access(access);
+            target.set_access(access, tls);
         }
     }
 

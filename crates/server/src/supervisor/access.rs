@@ -8,17 +8,35 @@ use std::thread;
 
 use anyhow::Context;
 use api::config::{self, Controller};
-use authentication::Secret;
+use authentication::{Secret, TlsKey};
 use engine::ControllerSlot;
-use transport::nvme_tcp::{Access, Job, Keys, Powers, powers};
+use transport::nvme_tcp::{
+    Access, Allowed, Handshakes, Job, Keys, Powers, Secured, Tls, handshakes, powers,
+};
 
 use super::State;
+use super::controllers::Words;
+use super::network::DISCOVERY;
 
 /// The secret of a file.
 fn secret(path: &Path) -> anyhow::Result<Arc<Secret>> {
     let text = machine::secret::read(path)?;
     let secret = Secret::read(&text).with_context(|| format!("the secret {}", path.display()))?;
     Ok(Arc::new(secret))
+}
+
+/// The key of TLS of a file.
+fn tls_key(path: &Path) -> anyhow::Result<Arc<TlsKey>> {
+    let text = machine::secret::read(path)?;
+    let key = TlsKey::read(&text).with_context(|| format!("the key {}", path.display()))?;
+    Ok(Arc::new(key))
+}
+
+fn of_host(host: &config::Host) -> anyhow::Result<Allowed> {
+    Ok(Allowed {
+        keys: keys(host)?,
+        tls: host.tls_key.as_deref().map(tls_key).transpose()?,
+    })
 }
 
 fn keys(host: &config::Host) -> anyhow::Result<Option<Keys>> {
@@ -34,17 +52,17 @@ fn keys(host: &config::Host) -> anyhow::Result<Option<Keys>> {
 
 impl State {
     /// Hosts that may connect to a controller.
-    pub(super) fn access(&mut self, controller: &Controller) -> anyhow::Result<Access> {
+    fn access(&mut self, controller: &Controller) -> anyhow::Result<Access> {
         let Some(allowed) = self.config.allowed_hosts(controller) else {
             return Ok(Access::anyone());
         };
         let mut hosts = BTreeMap::new();
         for nqn in allowed {
-            let keys = match self.config.host_of(nqn) {
-                Some(host) => keys(host).with_context(|| format!("host {nqn}"))?,
-                None => None,
+            let allowed = match self.config.host_of(nqn) {
+                Some(host) => of_host(host).with_context(|| format!("host {nqn}"))?,
+                None => Allowed::default(),
             };
-            hosts.insert(nqn.to_owned(), keys);
+            hosts.insert(nqn.to_owned(), allowed);
         }
         Ok(Access::of(hosts, self.powers()?))
     }
@@ -61,14 +79,32 @@ impl State {
         if accesses.is_err() {
             self.config.host = before;
         }
-        for (reactor, slot, access) in accesses? {
-            self.reactors[reactor].set_access(slot, access)?;
+        for (reactor, slot, access, tls) in accesses? {
+            self.reactors[reactor].set_access(slot, access, tls)?;
         }
-        Ok(())
+        for controller in self.config.controller.clone() {
+            let tls = self.secured(&controller);
+            let mut served = self.controllers.iter_mut();
+            let served = served.find(|served| served.name == controller.name);
+            if let Some(listed) = served.and_then(|served| served.listed.as_mut()) {
+                listed.tls = tls;
+            }
+        }
+        self.tell_discovery()
     }
 
-    /// The hosts of each controller that is served over NVMe/TCP: its reactor, and its slot there.
-    fn accesses(&mut self) -> anyhow::Result<Vec<(usize, ControllerSlot, Access)>> {
+    /// Which hosts of a controller come through TLS, for the discovery log.
+    pub(super) fn secured(&self, controller: &Controller) -> Secured {
+        match self.config.secured(controller) {
+            config::Secured::None => Secured::None,
+            config::Secured::Some => Secured::Some,
+            config::Secured::All => Secured::All,
+        }
+    }
+
+    /// The hosts of each controller that is served over NVMe/TCP, and TLS of those with keys: its
+    /// reactor, and its slot there.
+    fn accesses(&mut self) -> anyhow::Result<Vec<(usize, ControllerSlot, Access, Option<Tls>)>> {
         let controllers = self.config.controller.clone();
         let over_tcp = controllers
             .iter()
@@ -80,11 +116,53 @@ impl State {
                 continue;
             };
             let (reactor, slot) = (served.reactor, served.slot);
-            let access = self.access(controller);
-            let access = access.with_context(|| format!("controller {}", controller.name))?;
-            accesses.push((reactor, slot, access));
+            let admission = self.admission(controller);
+            let admission = admission.with_context(|| format!("controller {}", controller.name));
+            let (access, tls) = admission?;
+            accesses.push((reactor, slot, access, tls));
         }
         Ok(accesses)
+    }
+
+    /// The hosts of a controller, and TLS of those with keys.
+    pub(super) fn admission(
+        &mut self,
+        controller: &Controller,
+    ) -> anyhow::Result<(Access, Option<Tls>)> {
+        let access = self.access(controller)?;
+        let Words { subnqn, .. } = self.words(&self.aim(), controller.subsystem())?;
+        let discovery_nqn = self.identities()?.subnqn(DISCOVERY);
+        let tls = self.tls(controller, &access, [&subnqn, &discovery_nqn])?;
+        Ok((access, tls))
+    }
+
+    /// TLS of a controller, where a host that may connect to it has a key.
+    fn tls(
+        &mut self,
+        controller: &Controller,
+        access: &Access,
+        names: [&str; 2],
+    ) -> anyhow::Result<Option<Tls>> {
+        if self.config.secured(controller) == config::Secured::None {
+            return Ok(None);
+        }
+        let [subnqn, discovery_nqn] = names;
+        let handshakes = self.handshakes()?;
+        let tls = Tls::new(access, subnqn, discovery_nqn, handshakes);
+        tls.map(Some).context("tls_key")
+    }
+
+    /// The thread that does handshakes: it ends when all that may need it have.
+    fn handshakes(&mut self) -> anyhow::Result<Handshakes> {
+        if let Some(handshakes) = &self.handshakes {
+            return Ok(handshakes.clone());
+        }
+        let (new, handshaker) = handshakes()?;
+        thread::Builder::new()
+            .name("handshake".into())
+            .spawn(move || handshaker.run())
+            .context("cannot start a thread")?;
+        Ok(self.handshakes.insert(new).clone())
     }
 
     /// The NQNs of hosts that a namespace is visible to over a network.

@@ -168,6 +168,7 @@ impl State {
         let listed = Listed {
             subnqn: new.config.subnqn.clone(),
             address,
+            tls: self.secured(config),
         };
         self.add(config, reactor, new)?;
         if let Some(served) = self.controllers.last_mut() {

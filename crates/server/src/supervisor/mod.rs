@@ -46,7 +46,7 @@ use reactor::handle::ReactorHandle;
 use reactor::presence::Presence;
 use reactor::{Pulse, memory_care};
 use tokio::sync::Notify;
-use transport::nvme_tcp::{DiscoveryLog, Listed, Powers};
+use transport::nvme_tcp::{DiscoveryLog, Handshakes, Listed, Powers};
 
 pub use self::media::spec_of;
 use self::mounts::Mounted;
@@ -131,6 +131,8 @@ struct State {
     discovery: Arc<DiscoveryLog>,
     /// The thread that computes powers for the authentication of hosts, once one needs it.
     powers: Option<Powers>,
+    /// The thread that does handshakes of TLS, once a host has a key.
+    handshakes: Option<Handshakes>,
     /// The process that replaces this one when it dies.
     holder: Option<Arc<Holder>>,
     /// When the hosts of the process before went on: the time of CLOCK_MONOTONIC.
@@ -198,6 +200,7 @@ impl Supervisor {
             is_continuing: holder.as_ref().is_some_and(|it| it.generation() > 1),
             discovery: network::no_subsystems(),
             powers: None,
+            handshakes: None,
             holder,
             continued: BTreeSet::new(),
             desired: Objects::default(),

@@ -17,7 +17,7 @@ use super::controllers::Words;
 use crate::survival::listener_name;
 
 /// Name that the discovery subsystem's identity is derived from; no object has it.
-const DISCOVERY: &str = "/discovery";
+pub(super) const DISCOVERY: &str = "/discovery";
 
 /// A list without subsystems. Generations of a later process are higher.
 pub(super) fn no_subsystems() -> Arc<DiscoveryLog> {
@@ -37,14 +37,16 @@ impl State {
     ) -> anyhow::Result<Way> {
         let listener = self.listener(config, address)?;
         let tcp = config.tcp.clone().unwrap_or_default();
-        let access = self.access(config)?;
+        let (access, tls) = self.admission(config)?;
         let Words { subnqn, .. } = self.words(&self.aim(), config.subsystem())?;
+        let discovery_nqn = self.identities()?.subnqn(DISCOVERY);
         let max_transfer = u32::try_from(config.max_transfer.0).context("max_transfer")?;
         let target = TargetConfig {
             name: config.name.clone(),
             subnqn,
             access,
-            discovery_nqn: self.identities()?.subnqn(DISCOVERY),
+            tls,
+            discovery_nqn,
             queues: config.queues,
             queue_depth: config.queue_depth,
             max_transfer,

@@ -6,15 +6,15 @@
 //! each host at most [`OF_HOST`]: one beyond them gets Controller Busy, and tries again. So those
 //! that name one host keep no other one out, and delay it by their few powers.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
-use std::sync::{Arc, MutexGuard, PoisonError};
 
 use authentication::{ControllerSide, Next, Outcome, Parties, Randomness, Work, Worked};
 use port::time::Time;
 
 use super::connect::Refusal;
 use super::judge::Gate;
+use super::places::{Place, Places};
 
 /// Exchanges in progress at most, of all that have the same [`Powers`].
 const EXCHANGES: usize = 64;
@@ -62,7 +62,8 @@ impl Proof {
 #[derive(Clone, Debug)]
 pub struct Powers {
     jobs: SyncSender<Job>,
-    places: Arc<Places>,
+    /// By host NQN.
+    places: Arc<Places<String>>,
 }
 
 /// A power to compute: [`Job::run`].
@@ -71,7 +72,7 @@ pub struct Job {
     work: Work,
     answer: Sender<Worked>,
     /// An exchange that has ended has room in the queue until its work is taken out.
-    _place: Arc<Place>,
+    _place: Arc<Place<String>>,
 }
 
 impl Job {
@@ -93,60 +94,11 @@ pub fn powers() -> (Powers, Receiver<Job>) {
     (powers, received)
 }
 
-/// How many exchanges are in progress, by host NQN.
-#[derive(Debug, Default)]
-#[expect(
-    clippy::disallowed_types,
-    reason = "no command takes it: exchanges begin and end"
-)]
-struct Places(std::sync::Mutex<BTreeMap<String, usize>>);
-
-impl Places {
-    /// A panic elsewhere leaves the numbers whole: each change is one step.
-    fn all(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The place of an exchange among those in progress.
-#[derive(Debug)]
-struct Place {
-    places: Arc<Places>,
-    nqn: String,
-}
-
-impl Powers {
-    fn admit(&self, nqn: &str) -> Option<Arc<Place>> {
-        let mut all = self.places.all();
-        let of_host = all.get(nqn).copied().unwrap_or_default();
-        if of_host >= OF_HOST || all.values().sum::<usize>() >= EXCHANGES {
-            return None;
-        }
-        all.insert(nqn.to_owned(), of_host + 1);
-        Some(Arc::new(Place {
-            places: self.places.clone(),
-            nqn: nqn.to_owned(),
-        }))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut all = self.places.all();
-        if let Some(of_host) = all.get_mut(&self.nqn) {
-            *of_host -= 1;
-            if *of_host == 0 {
-                all.remove(&self.nqn);
-            }
-        }
-    }
-}
-
 /// The exchange of one host.
 #[derive(Debug)]
 pub(super) struct Exchange {
     side: ControllerSide,
-    place: Arc<Place>,
+    place: Arc<Place<String>>,
     jobs: SyncSender<Job>,
     /// Where the result of the work in progress comes.
     working: Option<Receiver<Worked>>,
@@ -171,7 +123,9 @@ impl Exchange {
     /// # Errors
     /// There are too many, or no random numbers.
     pub(super) fn new(parties: Parties, powers: &Powers, now: Time) -> Result<Self, Refusal> {
-        let place = powers.admit(&parties.hostnqn).ok_or(Refusal::Busy)?;
+        let places = &powers.places;
+        let place = places.take(&parties.hostnqn, EXCHANGES, OF_HOST);
+        let place = Arc::new(place.ok_or(Refusal::Busy)?);
         let random = random().ok_or(Refusal::Busy)?;
         Ok(Self {
             side: ControllerSide::new(parties, random),

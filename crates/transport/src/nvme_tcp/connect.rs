@@ -13,6 +13,7 @@ use nvme_spec::sgl::{SglDescriptorSubType, SglDescriptorType};
 use nvme_spec::{Sqe, Status};
 
 use super::TargetConfig;
+use super::secure::Peer;
 
 /// Entries of an admin queue at most.
 pub(super) const ADMIN_DEPTH: u16 = 128;
@@ -40,6 +41,10 @@ pub enum Refusal {
     Controller,
     /// The host may not use the subsystem.
     Host,
+    /// The host has a key of TLS, and comes without TLS.
+    Plain,
+    /// The key of TLS is another host's.
+    Peer,
     /// Another host has its Host Identifier now.
     Identifier,
     /// There is no controller for one more host now.
@@ -56,6 +61,8 @@ impl Refusal {
             Self::Command(_) | Self::Data(_) => "parameters",
             Self::Controller => "controller",
             Self::Host => "host",
+            Self::Plain => "tls-required",
+            Self::Peer => "tls-host",
             Self::Identifier => "identifier",
             Self::Busy => "busy",
             Self::Other(_) => "other",
@@ -85,7 +92,7 @@ impl Refusal {
                 let (status, dw0) = parameter(HOSTID_OFFSET, true);
                 (status, dw0, false)
             }
-            Self::Host => {
+            Self::Host | Self::Plain | Self::Peer => {
                 let (_, dw0) = parameter(HOSTNQN_OFFSET, true);
                 (Status::CONNECT_INVALID_HOST, dw0, true)
             }
@@ -151,7 +158,8 @@ pub(super) fn first(sqe: &Sqe, data: u32) -> Result<(), Status> {
     Ok(())
 }
 
-/// Judges a Connect command and its data.
+/// Judges a Connect command and its data. Through TLS it is for the host and the subsystem that
+/// the key is for (TCP 1.1, 3.6.1).
 ///
 /// # Errors
 /// Why it is refused.
@@ -159,6 +167,7 @@ pub(super) fn judge(
     sqe: &Sqe,
     data: &ConnectData,
     config: &TargetConfig,
+    peer: Option<&Peer>,
 ) -> Result<Connect, Refusal> {
     let (cdw10, cdw11) = (ConnectCdw10::from(sqe.cdw10), ConnectCdw11::from(sqe.cdw11));
     let (qid, sqsize_z) = (cdw10.qid(), cdw11.sqsize_z());
@@ -181,6 +190,15 @@ pub(super) fn judge(
     let nqn = name(&data.hostnqn).ok_or(Refusal::Data(HOSTNQN_OFFSET))?;
     if !is_discovery && !config.access.admits(nqn) {
         return Err(Refusal::Host);
+    }
+    match peer {
+        Some(peer) if peer.hostnqn != nqn => return Err(Refusal::Peer),
+        Some(peer) if peer.subnqn != subnqn => return Err(Refusal::Data(SUBNQN_OFFSET)),
+        Some(_) => {}
+        None if !is_discovery && config.access.tls_key(nqn).is_some() => {
+            return Err(Refusal::Plain);
+        }
+        None => {}
     }
     // The controllers of an entrance are dynamic.
     if (qid == 0) != (data.cntlid == CNTLID_DYNAMIC) {

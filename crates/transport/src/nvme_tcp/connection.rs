@@ -11,11 +11,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use arrayvec::ArrayVec;
 use authentication::Failed;
 use memory::HostMemory;
-use memory::guest::socket::{self, MAX_PARTS, Part};
+use memory::guest::socket::{MAX_PARTS, Part};
 use nvme_spec::tcp::FatalErrorStatus;
 use nvme_tcp::{DataDigest, Decoder, Encoder, Fault, Head, Piece, Side};
 use port::time::Time;
-use rustix::io::Errno;
+use tls::Session;
+
+use super::stream::Stream;
 
 /// Bytes of a newcomer's input: ICReq, and a Connect command with its data and digests.
 pub const NEWCOMER_INPUT: usize = 2048;
@@ -89,6 +91,9 @@ pub enum End {
     /// The socket failed.
     #[error("the socket failed: {0}")]
     Io(io::Error),
+    /// TLS failed.
+    #[error("TLS failed: {0}")]
+    Tls(tls::Failed),
 }
 
 impl End {
@@ -113,6 +118,25 @@ impl End {
             Self::Association => "association",
             Self::Removed => "removed",
             Self::Io(_) => "io",
+            Self::Tls(failed) => tls_name(failed),
+        }
+    }
+}
+
+const fn tls_name(failed: &tls::Failed) -> &'static str {
+    match failed {
+        tls::Failed::Identity => "tls-identity",
+        tls::Failed::Key => "tls-key",
+        _ => "tls-protocol",
+    }
+}
+
+impl From<tls::Failed> for End {
+    fn from(failed: tls::Failed) -> Self {
+        match failed {
+            tls::Failed::Closed => Self::Closed,
+            tls::Failed::Io(error) => Self::Io(error),
+            other => Self::Tls(other),
         }
     }
 }
@@ -294,7 +318,7 @@ impl Input {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Connection {
-    fd: OwnedFd,
+    stream: Stream,
     pub(super) decoder: Decoder,
     /// `None` before ICReq.
     encoder: Option<Encoder>,
@@ -318,8 +342,22 @@ impl Connection {
         rustix::io::ioctl_fionbio(&fd, true)?;
         // Not every socket has it.
         let _ = rustix::net::sockopt::set_tcp_nodelay(&fd, true);
-        Ok(Self {
-            fd,
+        Ok(Self::over(Stream::Plain(fd)))
+    }
+
+    /// A connection through TLS, whose handshake is complete.
+    pub(super) fn secured(session: Session) -> Self {
+        Self::over(Stream::secured(session))
+    }
+
+    /// Whether it is one through TLS.
+    pub(super) fn is_secured(&self) -> bool {
+        matches!(self.stream, Stream::Tls(_))
+    }
+
+    fn over(stream: Stream) -> Self {
+        Self {
+            stream,
             decoder: Decoder::new(Side::Controller, ADMIN_IN_CAPSULE),
             encoder: None,
             memory: None,
@@ -329,7 +367,7 @@ impl Connection {
             blocked: None,
             received: 0,
             sent: 0,
-        })
+        }
     }
 
     /// Makes it the connection of a queue: data lie in `memory`, a command capsule has at most
@@ -376,17 +414,22 @@ impl Connection {
         }
         let room = &mut input.bytes[input.to..];
         debug_assert!(!room.is_empty(), "the decoder takes all bytes");
-        match rustix::net::recv(&self.fd, room, rustix::net::RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => Err(End::Closed),
-            Ok((_, len)) => {
+        match self.stream.receive(room) {
+            Ok(0) => Err(End::Closed),
+            Ok(len) => {
                 input.to += len;
-                self.is_drained = input.to < input.bytes.len();
+                self.is_drained = input.to < input.bytes.len() && self.stream.takes_all();
                 self.received += len as u64;
                 Ok(true)
             }
-            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
-            Err(errno) => Err(failed(errno.into())),
+            Err(error) if is_later(&error) => Ok(false),
+            Err(error) => Err(failed(error)),
         }
+    }
+
+    /// Whether bytes have come that no poller knows of: it is to be read again.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.input.is_empty() || self.stream.has_pending()
     }
 
     /// Whether another receive would find nothing, as the last one has taken all that was there.
@@ -402,7 +445,8 @@ impl Connection {
         if left < DIRECT || self.encoder().data_digest() || !self.input.is_empty() {
             return None;
         }
-        Some(match socket::receive(&self.fd, memory, at, left as usize) {
+        let received = self.stream.receive_direct(memory, at, left as usize)?;
+        Some(match received {
             Ok(0) => Err(End::Closed),
             Ok(len) => {
                 self.received += len as u64;
@@ -474,7 +518,7 @@ impl Connection {
             return Ok(false);
         }
         let (parts, bytes) = self.out.parts(self.memory.as_ref());
-        let sent = socket::send(&self.fd, &parts);
+        let sent = self.stream.send(&parts);
         drop(parts);
         let mut sent = match sent {
             Ok(sent) => sent,
@@ -510,7 +554,7 @@ impl Connection {
     /// Has a termination request sent for this fault, and nothing else. In the middle of a PDU
     /// there is no place for one.
     pub(super) fn terminate(&mut self, fault: Fault) {
-        let is_whole = self.out.gone == 0;
+        let is_whole = self.out.gone == 0 && !self.stream.is_midway();
         self.out.clear();
         if is_whole {
             let head = fault.termination(Side::Controller, self.decoder.at_fault());
@@ -525,21 +569,26 @@ impl Connection {
 
     /// Reads and drops some of what comes; true at the end of the stream.
     pub(super) fn discard(&mut self) -> bool {
-        self.input.keep(0);
-        let received = self.receive();
-        self.input.keep(0);
-        received.is_err()
+        loop {
+            self.input.keep(0);
+            let received = self.receive();
+            self.input.keep(0);
+            // A record is bounded.
+            if received.is_err() || !self.stream.has_pending() {
+                return received.is_err();
+            }
+        }
     }
 
     /// Sends nothing more.
-    pub(super) fn shut(&self) {
-        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Write);
+    pub(super) fn shut(&mut self) {
+        self.stream.shut();
     }
 }
 
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.stream.as_fd()
     }
 }
 
@@ -554,6 +603,8 @@ fn is_later(error: &io::Error) -> bool {
 fn failed(error: io::Error) -> End {
     match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => End::Closed,
+        // Of TLS: sockets have no such error.
+        io::ErrorKind::InvalidData => End::Tls(tls::Failed::Protocol(error.to_string())),
         _ => End::Io(error),
     }
 }

@@ -27,8 +27,10 @@
 //!
 //! A host that [`Access`] has secrets for proves that it knows them before anything else of its
 //! association is served. The powers that this needs are computed by another thread ([`Powers`]).
+//! One that it has a key of TLS for comes through TLS ([`Greeting`]): another thread does the
+//! handshake ([`Handshakes`]), and the bytes of a `Connection` are a `Stream`.
 //!
-//! What it does not do: no TLS, and no listening socket.
+//! What it does not do: no listening socket.
 
 mod access;
 mod association;
@@ -40,26 +42,32 @@ mod connection;
 mod counters;
 mod discovery;
 mod entry;
+mod greeting;
 mod judge;
 mod newcomer;
+mod places;
 mod properties;
 mod queue;
 mod remains;
 mod rings;
+mod secure;
 mod sizes;
 mod slots;
 mod steps;
+mod stream;
 
 pub use nvme_spec::tcp::Digests;
 
-pub use self::access::{Access, Keys};
+pub use self::access::{Access, Allowed, Keys};
 pub use self::association::{Association, Polled};
 pub use self::authentication::{Job, Powers, Proof, powers};
 pub use self::connect::{Host, Refusal};
 pub use self::connection::{End, INPUT, NEWCOMER_INPUT};
 pub use self::counters::Counters;
-pub use self::discovery::{DiscoveryLog, DiscoverySession, Listed};
+pub use self::discovery::{DiscoveryLog, DiscoverySession, Listed, Secured};
+pub use self::greeting::{Greeted, Greeting};
 pub use self::newcomer::{Arrival, Farewell, Newcomer, Progress};
+pub use self::secure::{Handshaker, Handshakes, Tls, handshakes};
 
 /// What the associations of one entrance have in common.
 #[derive(Clone, Debug)]
@@ -72,6 +80,8 @@ pub struct TargetConfig {
     pub discovery_nqn: String,
     /// Hosts that may connect, and what they prove.
     pub access: Access,
+    /// TLS, where some of them have keys: each connection is then a [`Greeting`] first.
+    pub tls: Option<Tls>,
     /// I/O queues of a host at most, as its controller has them.
     pub queues: u16,
     /// Entries of an I/O queue at most, as its controller has them.

@@ -14,6 +14,7 @@ use nvme_spec::{Cqe, Sqe, Status};
 use nvme_tcp::{Encoder, Event, Head, Offer};
 use port::time::Time;
 use rustix::net::sockopt;
+use tls::Session;
 use zerocopy::FromBytes;
 
 use super::TargetConfig;
@@ -22,6 +23,8 @@ use super::connect::{self, Connect, Host, Refusal};
 #[cfg(doc)]
 use super::connection::NEWCOMER_INPUT;
 use super::connection::{Connection, End, Pdu};
+use super::greeting::SECURE_NS;
+use super::secure::Peer;
 
 /// How long a connection is silent before it is probed.
 const PROBE_IDLE: Duration = Duration::from_secs(30);
@@ -78,11 +81,13 @@ pub struct Newcomer {
     config: Arc<TargetConfig>,
     stage: Stage,
     since: Time,
+    /// Who is at the other end, through TLS.
+    peer: Option<Peer>,
 }
 
 /// Has the system ask for a sign of life on a connection that is silent, and end it after about a
 /// minute without one.
-fn keep_alive(stream: &OwnedFd) -> io::Result<()> {
+pub(super) fn keep_alive(stream: &OwnedFd) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, PROBE_IDLE)?;
     sockopt::set_tcp_keepintvl(stream, PROBE_INTERVAL)?;
@@ -102,6 +107,26 @@ impl Newcomer {
             config,
             stage: Stage::Silent,
             since: now,
+            peer: None,
+        })
+    }
+
+    /// Takes a connection that was accepted at `since`, and whose handshake is complete.
+    ///
+    /// # Errors
+    /// The name of its key is none of a host's.
+    pub(super) fn secured(
+        session: Session,
+        config: Arc<TargetConfig>,
+        since: Time,
+    ) -> Result<Self, End> {
+        let peer = Peer::of(&session).ok_or(End::Tls(tls::Failed::Identity))?;
+        Ok(Self {
+            connection: Connection::secured(session),
+            config,
+            stage: Stage::Silent,
+            since,
+            peer: Some(peer),
         })
     }
 
@@ -120,6 +145,7 @@ impl Newcomer {
     #[must_use]
     pub fn deadline(&self) -> Time {
         match self.stage {
+            Stage::Silent if self.peer.is_some() => self.since + SECURE_NS,
             Stage::Silent => self.since + IC_NS,
             _ => self.since + CONNECT_NS,
         }
@@ -139,8 +165,10 @@ impl Newcomer {
 
     fn serve(&mut self, now: Time) -> Result<(), End> {
         self.connection.send(now, |_| ())?;
-        for _ in 0..RECEIVES {
-            if matches!(self.stage, Stage::Arrived { .. }) || !self.connection.receive()? {
+        for received in 0.. {
+            let is_enough = received >= RECEIVES && !self.connection.has_pending();
+            let is_over = is_enough || matches!(self.stage, Stage::Arrived { .. });
+            if is_over || !self.connection.receive()? {
                 break;
             }
             let mut input = std::mem::take(&mut self.connection.input);
@@ -217,7 +245,7 @@ impl Newcomer {
                         } else {
                             let data = ConnectData::ref_from_bytes(&data[..])
                                 .expect("it has the length of its type, and any alignment");
-                            connect::judge(sqe, data, &self.config)
+                            connect::judge(sqe, data, &self.config, self.peer.as_ref())
                         };
                         let sqe = *sqe;
                         self.stage = Stage::Arrived { sqe, connect };

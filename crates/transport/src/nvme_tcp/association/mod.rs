@@ -215,6 +215,12 @@ impl Association {
         self.admin.proof()
     }
 
+    /// Whether its host came through TLS.
+    #[must_use]
+    pub fn is_secured(&self) -> bool {
+        self.admin.connection.is_secured()
+    }
+
     /// I/O queues that are open.
     #[must_use]
     pub fn queues(&self) -> usize {
@@ -529,11 +535,9 @@ impl Association {
             ready: *ready,
             now,
         };
-        // What came with a Connect command no poller knows of.
+        // No poller knows of what came with a Connect command, and of parts of a record.
         let is_due = |queue: &Queue| {
-            read == Read::All
-                || now.since(queue.active) <= HOT_NS
-                || !queue.connection.input.bytes().is_empty()
+            read == Read::All || now.since(queue.active) <= HOT_NS || queue.connection.has_pending()
         };
         let mut heard = is_due(admin) && admin.read(&mut shared)?;
         let (mut read_some, mut lost) = (false, None);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use nvme_spec::discovery::{
     AddressFamily, DISCOVERY_ENTRY_SIZE, DiscoveryEntry, DiscoveryEntryFlags, DiscoveryLogHead,
-    SecureChannel, SubsystemType, TransportRequirements, TransportType,
+    SecureChannel, SubsystemType, TcpSecurityType, TransportRequirements, TransportType,
 };
 use nvme_spec::fabrics::CNTLID_DYNAMIC;
 use zerocopy::{FromZeros, IntoBytes};
@@ -19,6 +19,20 @@ pub struct Listed {
     pub subnqn: String,
     /// Address and port. An unspecified address stands for the one that a host has connected to.
     pub address: SocketAddr,
+    /// Whether its hosts come through TLS.
+    pub tls: Secured,
+}
+
+/// Whether the hosts of a subsystem come through TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Secured {
+    /// None.
+    #[default]
+    None,
+    /// Some, and others do not.
+    Some,
+    /// All.
+    All,
 }
 
 /// What a server tells of its subsystems.
@@ -39,7 +53,13 @@ impl DiscoveryLog {
         head.numrec = self.subsystems.len() as u64 + 1;
         let mut page = head.as_bytes().to_vec();
         page.reserve_exact((self.subsystems.len() + 1) * DISCOVERY_ENTRY_SIZE);
-        let mut own = entry(SubsystemType::CURRENT_DISCOVERY, subnqn, here, 0);
+        let mut own = entry(
+            SubsystemType::CURRENT_DISCOVERY,
+            subnqn,
+            here,
+            0,
+            Secured::None,
+        );
         own.eflags = DiscoveryEntryFlags::new()
             .with_dupretinfo(true)
             .with_epcsd(true);
@@ -47,7 +67,13 @@ impl DiscoveryLog {
         for (index, listed) in self.subsystems.iter().enumerate() {
             let address = at(listed.address, here.ip());
             let port = u16::try_from(index + 1).unwrap_or(u16::MAX);
-            let entry = entry(SubsystemType::NVM, &listed.subnqn, address, port);
+            let entry = entry(
+                SubsystemType::NVM,
+                &listed.subnqn,
+                address,
+                port,
+                listed.tls,
+            );
             page.extend_from_slice(entry.as_bytes());
         }
         page
@@ -63,7 +89,13 @@ fn at(address: SocketAddr, here: IpAddr) -> SocketAddr {
     }
 }
 
-fn entry(subtype: SubsystemType, subnqn: &str, at: SocketAddr, portid: u16) -> DiscoveryEntry {
+fn entry(
+    subtype: SubsystemType,
+    subnqn: &str,
+    at: SocketAddr,
+    portid: u16,
+    tls: Secured,
+) -> DiscoveryEntry {
     let mut entry = DiscoveryEntry::new_zeroed();
     // A socket for both families shows an IPv4 host's address in the form of IPv6.
     let ip = at.ip().to_canonical();
@@ -74,8 +106,14 @@ fn entry(subtype: SubsystemType, subnqn: &str, at: SocketAddr, portid: u16) -> D
     };
     entry.subtype = subtype;
     entry.treq = TransportRequirements::new()
-        .with_secure_channel(SecureChannel::NOT_REQUIRED)
+        .with_secure_channel(match tls {
+            Secured::All => SecureChannel::REQUIRED,
+            Secured::None | Secured::Some => SecureChannel::NOT_REQUIRED,
+        })
         .with_sq_flow_control_disable(true);
+    if tls != Secured::None {
+        entry.sectype = TcpSecurityType::TLS_1_3;
+    }
     entry.portid = portid;
     entry.cntlid = CNTLID_DYNAMIC;
     entry.asqsz = ASQSZ;
@@ -103,6 +141,7 @@ mod tests {
         let listed = |subnqn: &str, address: &str| Listed {
             subnqn: subnqn.to_owned(),
             address: address.parse().unwrap(),
+            tls: Secured::None,
         };
         let log = DiscoveryLog {
             generation: 7,

@@ -33,7 +33,7 @@ use nvme_spec::{Sqe, Status};
 use port::time::Time;
 use zerocopy::{FromZeros, IntoBytes};
 
-pub use self::log::{DiscoveryLog, Listed};
+pub use self::log::{DiscoveryLog, Listed, Secured};
 pub use self::session::DiscoverySession;
 
 /// Asynchronous Event Requests that may wait.
@@ -335,6 +335,7 @@ mod tests {
         let listed = ports.iter().map(|port| Listed {
             subnqn: "nqn.2014-08.org.example:s".to_owned(),
             address: SocketAddr::from(([127, 0, 0, 1], *port)),
+            tls: Secured::None,
         });
         Arc::new(DiscoveryLog {
             generation,

@@ -133,9 +133,13 @@ impl DiscoverySession {
 
     fn serve(&mut self, now: Time) -> Result<(), End> {
         self.connection.send(now, |_| ())?;
-        for _ in 0..RECEIVES {
+        for received in 0.. {
+            let is_enough = received >= RECEIVES && !self.connection.has_pending();
             let is_free = self.connection.waiting() == 0;
-            if !is_free || (self.connection.input.bytes().is_empty() && !self.receive(now)?) {
+            if is_enough
+                || !is_free
+                || (self.connection.input.bytes().is_empty() && !self.receive(now)?)
+            {
                 break;
             }
             let mut input = std::mem::take(&mut self.connection.input);

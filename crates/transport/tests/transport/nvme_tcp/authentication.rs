@@ -12,7 +12,7 @@ use nvme_spec::fabrics::{AuthenticationCdw10, ConnectDw0, FabricsType, SECP_NVME
 use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
 use nvme_spec::sqe::Fuse;
 use nvme_spec::{Sqe, Status};
-use transport::nvme_tcp::{Access, Job, Keys, Powers, Proof, TargetConfig, powers};
+use transport::nvme_tcp::{Access, Allowed, Job, Keys, Powers, Proof, TargetConfig, powers};
 
 use super::driver::Target;
 use super::host::{Connect, HOSTNQN, Host, Peer, beside, fuse, in_capsule, offer, set_name};
@@ -31,13 +31,23 @@ fn secret(text: &str) -> Arc<Secret> {
     Arc::new(Secret::read(text).unwrap())
 }
 
+fn proving(keys: Keys) -> Allowed {
+    Allowed {
+        keys: Some(keys),
+        tls: None,
+    }
+}
+
 /// A target that admits two hosts, of which one has secrets.
 fn guarded(powers: Powers) -> TargetConfig {
     let keys = Keys {
         host: secret(KEY),
         controller: Some(secret(CTRL)),
     };
-    let hosts = [(HOSTNQN.to_owned(), Some(keys)), (FREE.to_owned(), None)];
+    let hosts = [
+        (HOSTNQN.to_owned(), proving(keys)),
+        (FREE.to_owned(), Allowed::default()),
+    ];
     TargetConfig {
         access: Access::of(BTreeMap::from(hosts), powers),
         ..config()
@@ -437,9 +447,9 @@ fn exchanges_are_limited_for_each_host_and_for_all() {
         host: secret(KEY),
         controller: None,
     };
-    let named = |number| (format!("{HOSTNQN}:{number}"), Some(keys.clone()));
+    let named = |number| (format!("{HOSTNQN}:{number}"), proving(keys.clone()));
     let mut hosts: BTreeMap<_, _> = (0..17).map(named).collect();
-    hosts.insert(FREE.to_owned(), None);
+    hosts.insert(FREE.to_owned(), Allowed::default());
     // Every rig is another entrance with the same thread for its powers.
     let rig = || {
         Rig::with(TargetConfig {

@@ -12,4 +12,5 @@ mod hostile;
 mod life;
 mod recorded;
 mod rig;
+mod secure;
 mod stalls;

@@ -103,6 +103,7 @@ pub(super) fn config() -> TargetConfig {
         name: "t".into(),
         subnqn: SUBNQN.into(),
         access: Access::anyone(),
+        tls: None,
         queues: QUEUES,
         queue_depth: 32,
         max_transfer: MAX_TRANSFER,

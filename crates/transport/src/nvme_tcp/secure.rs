@@ -1,0 +1,283 @@
+//! TLS of an entrance: the keys of its hosts, and the thread that does handshakes.
+//!
+//! A handshake computes for a millisecond or more, in which a reactor would serve no other host.
+//! At most [`HANDSHAKES`] are in progress, of one address at most [`OF_ADDRESS`]; a connection
+//! beyond them waits until there is a place, or its time is over.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use authentication::TlsIdentity;
+use nvme_spec::discovery::WELL_KNOWN_DISCOVERY_NQN;
+use port::time::Time;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use tls::{Failed, Found, Lookup, Offer, Psk, Server, Session};
+use zeroize::Zeroizing;
+
+use super::access::Access;
+use super::connection::End;
+use super::places::{Place, Places};
+
+/// Handshakes in progress at most, of all entrances.
+const HANDSHAKES: usize = 64;
+/// Of them those of one address. A host connects its queues one after another (Linux).
+const OF_ADDRESS: usize = 4;
+/// How often the thread looks for connections that have been given up.
+const LOOK_NS: i64 = 100_000_000;
+
+/// A way to the thread that does handshakes.
+#[derive(Clone, Debug)]
+pub struct Handshakes {
+    jobs: SyncSender<Job>,
+    places: Arc<Places<IpAddr>>,
+    /// Wakes the thread.
+    bell: Arc<OwnedFd>,
+}
+
+/// What the thread runs.
+#[derive(Debug)]
+pub struct Handshaker {
+    jobs: Receiver<Job>,
+    bell: Arc<OwnedFd>,
+}
+
+/// A handshake of the thread's.
+#[derive(Debug)]
+struct Job {
+    session: Session,
+    waits_for_write: bool,
+    answer: SyncSender<Result<Session, Failed>>,
+    /// Is readable when there is an answer. It is the only reference when none is waited for.
+    bell: Arc<OwnedFd>,
+    _place: Place<IpAddr>,
+}
+
+fn bell() -> io::Result<Arc<OwnedFd>> {
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    Ok(Arc::new(eventfd(0, flags)?))
+}
+
+fn ring(bell: &OwnedFd) {
+    // A bell that has rung is not read yet.
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
+/// A way to a thread, and what the thread is to run.
+///
+/// # Errors
+/// There are no more descriptors.
+pub fn handshakes() -> io::Result<(Handshakes, Handshaker)> {
+    let (jobs, received) = sync_channel(HANDSHAKES);
+    let bell = bell()?;
+    let handshakes = Handshakes {
+        jobs,
+        places: Arc::default(),
+        bell: bell.clone(),
+    };
+    let jobs = received;
+    Ok((handshakes, Handshaker { jobs, bell }))
+}
+
+impl Handshaker {
+    /// Does handshakes until nothing can ask for one.
+    pub fn run(self) {
+        let mut active: Vec<Job> = Vec::with_capacity(HANDSHAKES);
+        loop {
+            if active.is_empty() {
+                match self.jobs.recv() {
+                    Ok(job) => active.push(job),
+                    Err(_) => return,
+                }
+            }
+            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+            active.extend(self.jobs.try_iter());
+            let mut waiting = Vec::with_capacity(active.len());
+            waiting.extend(active.into_iter().filter_map(Job::step));
+            active = waiting;
+            if !active.is_empty() {
+                self.wait(&active);
+            }
+        }
+    }
+
+    fn wait(&self, active: &[Job]) {
+        let mut polled = vec![PollFd::new(&*self.bell, PollFlags::IN)];
+        for job in active {
+            let flags = if job.waits_for_write {
+                PollFlags::OUT
+            } else {
+                PollFlags::IN
+            };
+            polled.push(PollFd::new(&job.session, flags));
+        }
+        let timeout = Timespec {
+            tv_sec: 0,
+            tv_nsec: LOOK_NS,
+        };
+        // After a failure, too, each is looked at.
+        let _ = poll(&mut polled, Some(&timeout));
+    }
+}
+
+impl Job {
+    /// Goes on; `None` when it is over.
+    fn step(mut self) -> Option<Self> {
+        if Arc::strong_count(&self.bell) == 1 {
+            return None;
+        }
+        let result = match self.session.handshake() {
+            Ok(tls::Progress::WaitsForRead) => {
+                self.waits_for_write = false;
+                return Some(self);
+            }
+            Ok(tls::Progress::WaitsForWrite) => {
+                self.waits_for_write = true;
+                return Some(self);
+            }
+            Ok(tls::Progress::Done) => Ok(self.session),
+            Err(failed) => Err(failed),
+        };
+        let _ = self.answer.try_send(result);
+        ring(&self.bell);
+        None
+    }
+}
+
+/// TLS of an entrance.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    server: Server,
+    handshakes: Handshakes,
+}
+
+impl Tls {
+    /// TLS with the keys of these hosts, for the subsystem and for the discovery subsystem.
+    ///
+    /// # Errors
+    /// The system has no OpenSSL 3.
+    pub fn new(
+        access: &Access,
+        subnqn: &str,
+        discovery_nqn: &str,
+        handshakes: Handshakes,
+    ) -> io::Result<Self> {
+        let access = access.clone();
+        let names = [subnqn, discovery_nqn, WELL_KNOWN_DISCOVERY_NQN].map(str::to_owned);
+        let lookup = move |offer: &Offer<'_>| find(&access, &names, offer);
+        let lookup: Lookup = Arc::new(lookup);
+        Ok(Self {
+            server: Server::new(lookup)?,
+            handshakes,
+        })
+    }
+
+    /// Begins a handshake. The socket is given back where there is no place for one now.
+    ///
+    /// # Errors
+    /// There is no memory, or there are no more descriptors.
+    pub(super) fn begin(
+        &self,
+        socket: OwnedFd,
+        address: IpAddr,
+        until: Time,
+    ) -> io::Result<Result<Handshake, OwnedFd>> {
+        let Handshakes { jobs, places, .. } = &self.handshakes;
+        let Some(place) = places.take(&address, HANDSHAKES, OF_ADDRESS) else {
+            return Ok(Err(socket));
+        };
+        let bell = bell()?;
+        let (answer, answered) = sync_channel(1);
+        let job = Job {
+            session: Session::accept(&self.server, socket)?,
+            waits_for_write: false,
+            answer,
+            bell: bell.clone(),
+            _place: place,
+        };
+        // There is room for all that have a place.
+        jobs.try_send(job)
+            .map_err(|_| io::Error::other("the thread of handshakes has ended"))?;
+        ring(&self.handshakes.bell);
+        Ok(Ok(Handshake {
+            answered,
+            bell,
+            until,
+        }))
+    }
+}
+
+/// The key of a host that this name is of, if the host has it.
+fn find(access: &Access, names: &[String], offer: &Offer<'_>) -> Found {
+    let identity = TlsIdentity::parse(offer.identity);
+    let identity = identity.filter(|identity| names.iter().any(|name| name == identity.subnqn()));
+    let Some((identity, key)) =
+        identity.and_then(|identity| Some((identity, access.tls_key(identity.hostnqn())?)))
+    else {
+        return Found::Nothing;
+    };
+    let psks = key.psks(&identity);
+    if psks.is_empty() {
+        return Found::AnotherKey;
+    }
+    let bound = psks.iter().find(|psk| psk.binds(offer.hello, offer.binder));
+    match bound {
+        Some(psk) => Found::Psk(Psk {
+            key: Zeroizing::new(psk.bytes().to_vec()),
+            is_sha384: psk.is_sha384(),
+        }),
+        None => Found::AnotherKey,
+    }
+}
+
+/// A connection whose handshake is in progress.
+#[derive(Debug)]
+pub(super) struct Handshake {
+    answered: Receiver<Result<Session, Failed>>,
+    bell: Arc<OwnedFd>,
+    until: Time,
+}
+
+impl Handshake {
+    /// Whether it is complete: the session.
+    ///
+    /// # Errors
+    /// It has failed, or takes too long.
+    pub(super) fn poll(&mut self, now: Time) -> Result<Option<Session>, End> {
+        match self.answered.try_recv() {
+            Ok(Ok(session)) => Ok(Some(session)),
+            Ok(Err(failed)) => Err(failed.into()),
+            Err(_) if now >= self.until => Err(End::Silent),
+            Err(_) => Ok(None),
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Time {
+        self.until
+    }
+}
+
+impl AsFd for Handshake {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+/// Who is at the other end of a connection through TLS, by the name of the key that was used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) hostnqn: String,
+    pub(super) subnqn: String,
+}
+
+impl Peer {
+    pub(super) fn of(session: &Session) -> Option<Self> {
+        let identity = TlsIdentity::parse(session.identity())?;
+        Some(Self {
+            hostnqn: identity.hostnqn().to_owned(),
+            subnqn: identity.subnqn().to_owned(),
+        })
+    }
+}

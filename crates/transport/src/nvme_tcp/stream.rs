@@ -1,0 +1,173 @@
+//! The bytes of a connection: plain, or in records of TLS.
+//!
+//! Records are encrypted and decrypted here, on the reactor. Their data are copied once more than
+//! those of a plain connection in each direction, and OpenSSL may allocate.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use memory::HostMemory;
+use memory::guest::socket::{self, Part};
+use rustix::net::{RecvFlags, Shutdown};
+use tls::{RECORD, Session};
+
+/// Bytes of one send at most: others have their turn.
+const SENT_MAX: usize = 1 << 20;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Plain(OwnedFd),
+    Tls(Box<Secured>),
+}
+
+/// A session, and a record that the socket did not take.
+#[derive(Debug)]
+pub(super) struct Secured {
+    session: Session,
+    record: Box<[u8]>,
+    /// Bytes of `record` that are to be sent again.
+    staged: usize,
+}
+
+impl Stream {
+    /// The stream of a session whose handshake is complete.
+    pub(super) fn secured(session: Session) -> Self {
+        Self::Tls(Box::new(Secured {
+            session,
+            record: vec![0; RECORD].into_boxed_slice(),
+            staged: 0,
+        }))
+    }
+
+    /// Receives what is there: 0 bytes at the end of the stream.
+    #[inline]
+    pub(super) fn receive(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => {
+                let received = rustix::net::recv(socket, room, RecvFlags::DONTWAIT);
+                received.map(|(_, len)| len).map_err(io::Error::from)
+            }
+            Self::Tls(secured) => secured.session.read(room),
+        }
+    }
+
+    /// Receives straight to memory. `None`: not through TLS.
+    #[inline]
+    pub(super) fn receive_direct(
+        &mut self,
+        memory: &HostMemory,
+        at: usize,
+        len: usize,
+    ) -> Option<io::Result<usize>> {
+        match self {
+            Self::Plain(socket) => Some(socket::receive(&*socket, memory, at, len)),
+            Self::Tls(_) => None,
+        }
+    }
+
+    /// Whether a receive that does not fill its room has taken all that was there: one through TLS
+    /// has one record at most.
+    #[inline]
+    pub(super) fn takes_all(&self) -> bool {
+        matches!(self, Self::Plain(_))
+    }
+
+    /// Whether bytes are there that no poller knows of.
+    #[inline]
+    pub(super) fn has_pending(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(secured) => secured.session.pending() > 0,
+        }
+    }
+
+    /// Sends these parts as far as the socket takes them: the number of bytes.
+    #[inline]
+    pub(super) fn send(&mut self, parts: &[Part<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket::send(&*socket, parts),
+            Self::Tls(secured) => secured.send(parts),
+        }
+    }
+
+    /// Whether some of the bytes that were to be sent have gone in part.
+    pub(super) fn is_midway(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(secured) => secured.staged > 0,
+        }
+    }
+
+    /// Sends nothing more.
+    pub(super) fn shut(&mut self) {
+        if let Self::Tls(secured) = self {
+            secured.session.close();
+        }
+        let _ = rustix::net::shutdown(self.as_fd(), Shutdown::Write);
+    }
+}
+
+impl Secured {
+    fn send(&mut self, parts: &[Part<'_>]) -> io::Result<usize> {
+        let mut sent = 0;
+        // Where the next record begins: a part, and bytes of it.
+        let (mut part, mut skip) = (0, 0);
+        while sent < SENT_MAX {
+            if self.staged == 0 {
+                self.staged = fill(&mut self.record, &parts[part..], skip);
+            }
+            if self.staged == 0 {
+                break;
+            }
+            let len = match self.session.write(&self.record[..self.staged]) {
+                Ok(len) => len,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && sent > 0 => break,
+                Err(error) => return Err(error),
+            };
+            // A record is sent whole, and less of it only if the library says so.
+            self.record.copy_within(len..self.staged, 0);
+            self.staged -= len;
+            sent += len;
+            skip += len;
+            while let Some(first) = parts.get(part)
+                && skip >= first.len()
+            {
+                skip -= first.len();
+                part += 1;
+            }
+            if self.staged > 0 {
+                break;
+            }
+        }
+        Ok(sent)
+    }
+}
+
+/// Copies the bytes of parts behind the first `skip` into a record: their number.
+fn fill(record: &mut [u8], parts: &[Part<'_>], mut skip: usize) -> usize {
+    let mut filled = 0;
+    for part in parts {
+        if filled == record.len() {
+            break;
+        }
+        let part = part.behind(std::mem::take(&mut skip));
+        let room = &mut record[filled..];
+        let len = part.len().min(room.len());
+        match part {
+            Part::Bytes(bytes) => room[..len].copy_from_slice(&bytes[..len]),
+            Part::Memory { memory, at, .. } => memory.read(at, &mut room[..len]),
+        }
+        filled += len;
+    }
+    filled
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Plain(socket) => socket.as_fd(),
+            Self::Tls(secured) => secured.session.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Hosts that come through TLS, and hosts that are to.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use authentication::{TlsIdentity, TlsKey, TlsPsk};
+use nvme_spec::discovery::WELL_KNOWN_DISCOVERY_NQN;
+use nvme_tcp::Encoder;
+use port::time::Time;
+use tls::{Client, Psk, Session};
+use transport::nvme_tcp::{
+    Access, Allowed, Arrival, End, Farewell, Greeted, Greeting, Newcomer, Progress, TargetConfig,
+    Tls, handshakes, powers,
+};
+use zerocopy::IntoBytes as _;
+use zeroize::Zeroizing;
+
+use super::host::{Connect, HOSTNQN, offer, set_name};
+use super::rig::{SUBNQN, config};
+
+/// The bytes 0 to 31.
+const KEY: &str = "NVMeTLSkey-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+/// The bytes 100 to 147.
+const LONG: &str =
+    "NVMeTLSkey-1:02:ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7fH1+f4CBgoOEhYaHiImKi4yNjo+QkZKTvGwQfg==:";
+const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:other";
+const FREE: &str = "nqn.2014-08.org.nvmexpress:uuid:free";
+/// In which a thread answers.
+const BOUND: Duration = Duration::from_secs(20);
+
+fn key(text: &str) -> TlsKey {
+    TlsKey::read(text).unwrap()
+}
+
+/// An entrance for two hosts with keys and one without, and a thread for its handshakes.
+fn entrance() -> Arc<TargetConfig> {
+    let with = |text| Allowed {
+        keys: None,
+        tls: Some(Arc::new(key(text))),
+    };
+    let hosts = BTreeMap::from([
+        (HOSTNQN.to_owned(), with(KEY)),
+        (OTHER.to_owned(), with(LONG)),
+        (FREE.to_owned(), Allowed::default()),
+    ]);
+    let access = Access::of(hosts, powers().0);
+    let (handshakes, handshaker) = handshakes().unwrap();
+    thread::spawn(move || handshaker.run());
+    let config = config();
+    let tls = Tls::new(&access, SUBNQN, &config.discovery_nqn, handshakes).unwrap();
+    Arc::new(TargetConfig {
+        access,
+        tls: Some(tls),
+        ..config
+    })
+}
+
+fn client(identity: &str, psk: &TlsPsk) -> Client {
+    let psk = Psk {
+        key: Zeroizing::new(psk.bytes().to_vec()),
+        is_sha384: psk.is_sha384(),
+    };
+    Client::new(identity.as_bytes(), psk).unwrap()
+}
+
+/// The client of a host with this key.
+fn of_host(text: &str, hostnqn: &str, subnqn: &str) -> Client {
+    let (identity, psk) = key(text).of(hostnqn, subnqn).unwrap();
+    client(&identity, &psk)
+}
+
+fn greeting(config: &Arc<TargetConfig>) -> (Greeting, UnixStream) {
+    let (theirs, ours) = UnixStream::pair().unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let from = "192.0.2.1:1".parse().unwrap();
+    let greeting = Greeting::new(ours.into(), from, config.clone(), Time(0)).unwrap();
+    (greeting, theirs)
+}
+
+/// Polls until it is a newcomer or ends; the client goes on meanwhile.
+fn greet(mut greeting: Greeting, client: Option<&mut Session>) -> Result<Newcomer, End> {
+    let mut client = client;
+    let until = Instant::now() + BOUND;
+    while Instant::now() < until {
+        if let Some(client) = &mut client {
+            // What it finds is what the target says.
+            let _ = client.handshake();
+        }
+        greeting = match greeting.poll(Time(1))? {
+            Greeted::Newcomer(newcomer) => return Ok(newcomer),
+            Greeted::Waits(greeting) => greeting,
+        };
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("nothing came of it");
+}
+
+/// A connection through TLS.
+fn secured(config: &Arc<TargetConfig>, client: &Client) -> Result<(Newcomer, Session), End> {
+    let (greeting, socket) = greeting(config);
+    let mut client = Session::connect(client, socket.into()).unwrap();
+    let newcomer = greet(greeting, Some(&mut client))?;
+    Ok((newcomer, client))
+}
+
+/// What a host sends up to its Connect command.
+fn opening(hostnqn: &str, subnqn: &str) -> (Vec<u8>, Vec<u8>) {
+    let offer = offer(false, false);
+    let (_, agreement) = offer.answer(&offer.request()).unwrap();
+    let mut connect = Connect::new(0, 32, 0xffff);
+    set_name(&mut connect.data.hostnqn, hostnqn);
+    set_name(&mut connect.data.subnqn, subnqn);
+    let mut capsule = Encoder::new(agreement).capsule(&connect.sqe, 1024).to_vec();
+    capsule.extend_from_slice(connect.data.as_bytes());
+    let request = nvme_tcp::Head::from(&offer.request()).to_vec();
+    (request, capsule)
+}
+
+/// Connects through TLS with the key of one host as another.
+fn connect(
+    config: &Arc<TargetConfig>,
+    client: &Client,
+    [hostnqn, subnqn]: [&str; 2],
+) -> Result<Arrival, Farewell> {
+    let (mut newcomer, mut session) = secured(config, client).unwrap();
+    let (request, capsule) = opening(hostnqn, subnqn);
+    assert_eq!(session.write(&request).unwrap(), request.len());
+    assert!(matches!(newcomer.poll(Time(1)), Progress::Waits));
+    let mut answer = [0; 200];
+    assert_eq!(session.read(&mut answer).unwrap(), 128);
+    assert_eq!(session.write(&capsule).unwrap(), capsule.len());
+    assert!(matches!(newcomer.poll(Time(1)), Progress::Connects));
+    let arrived = newcomer.arrive(Time(1));
+    arrived.map_err(|mut farewell| {
+        assert!(!farewell.poll(Time(1)));
+        // The refusal, and then the end of the stream.
+        assert_eq!(session.read(&mut answer).unwrap(), 24);
+        assert_eq!(session.read(&mut answer).unwrap(), 0);
+        farewell
+    })
+}
+
+#[test]
+fn a_host_connects_with_its_key_in_each_form() {
+    let config = entrance();
+    for (text, nqn) in [(KEY, HOSTNQN), (LONG, OTHER)] {
+        let client = of_host(text, nqn, SUBNQN);
+        let arrival = connect(&config, &client, [nqn, SUBNQN]).unwrap();
+        assert_eq!(arrival.host().nqn, nqn);
+    }
+    // Version 0, by RFC 8446 and as libnvme before 1.16 derives the key.
+    let name = format!("NVMe0R01 {HOSTNQN} {SUBNQN}");
+    let psks = key(KEY).psks(&TlsIdentity::parse(name.as_bytes()).unwrap());
+    assert_eq!(psks.len(), 2);
+    for psk in &psks {
+        assert!(connect(&config, &client(&name, psk), [HOSTNQN, SUBNQN]).is_ok());
+    }
+    let discovery = WELL_KNOWN_DISCOVERY_NQN;
+    let client = of_host(KEY, HOSTNQN, discovery);
+    let arrival = connect(&config, &client, [HOSTNQN, discovery]).unwrap();
+    assert!(arrival.is_discovery());
+}
+
+#[test]
+fn a_key_is_for_one_host_and_one_subsystem() {
+    let config = entrance();
+    let client = of_host(KEY, HOSTNQN, SUBNQN);
+    let refused = |names| connect(&config, &client, names).unwrap_err().refused();
+    assert_eq!(refused([OTHER, SUBNQN]), Some("tls-host"));
+    assert_eq!(refused([FREE, SUBNQN]), Some("tls-host"));
+    assert_eq!(refused([HOSTNQN, "nqn.2026-11.t:s1"]), Some("parameters"));
+    let other = [HOSTNQN, WELL_KNOWN_DISCOVERY_NQN];
+    assert_eq!(refused(other), Some("parameters"));
+    let other = [FREE, WELL_KNOWN_DISCOVERY_NQN];
+    assert_eq!(refused(other), Some("tls-host"));
+}
+
+#[test]
+fn a_host_that_has_a_key_does_not_connect_without_tls() {
+    let config = entrance();
+    let arrive = |hostnqn, subnqn| {
+        let (greeting, mut socket) = greeting(&config);
+        let (request, capsule) = opening(hostnqn, subnqn);
+        socket.write_all(&request).unwrap();
+        let mut newcomer = greet(greeting, None).unwrap();
+        assert!(matches!(newcomer.poll(Time(1)), Progress::Waits));
+        socket.write_all(&capsule).unwrap();
+        assert!(matches!(newcomer.poll(Time(1)), Progress::Connects));
+        newcomer
+            .arrive(Time(1))
+            .map_err(|farewell| farewell.refused())
+    };
+    assert_eq!(arrive(HOSTNQN, SUBNQN).unwrap_err(), Some("tls-required"));
+    assert_eq!(arrive("nqn.none", SUBNQN).unwrap_err(), Some("host"));
+    assert!(arrive(FREE, SUBNQN).is_ok());
+    assert!(arrive(HOSTNQN, WELL_KNOWN_DISCOVERY_NQN).is_ok());
+}
+
+#[test]
+fn other_keys_and_names_are_refused_and_counted() {
+    let config = entrance();
+    let end = |client: &Client| secured(&config, client).unwrap_err().name();
+    let other = KEY.replace("NVMeTLSkey-1:01", "NVMeTLSkey-1:00");
+    assert_eq!(end(&of_host(&other, HOSTNQN, SUBNQN)), "tls-key");
+    let (_, wrong) = key(&other).of(HOSTNQN, SUBNQN).unwrap();
+    let (name, _) = key(KEY).of(HOSTNQN, SUBNQN).unwrap();
+    assert_eq!(end(&client(&name, &wrong)), "tls-key");
+    assert_eq!(end(&of_host(KEY, "nqn.none", SUBNQN)), "tls-identity");
+    assert_eq!(end(&of_host(KEY, FREE, SUBNQN)), "tls-identity");
+    assert_eq!(end(&of_host(KEY, HOSTNQN, "nqn.other")), "tls-identity");
+    assert_eq!(end(&client("none", &wrong)), "tls-identity");
+    let (garbage, mut socket) = greeting(&config);
+    socket.write_all(&[22; 100]).unwrap();
+    assert_eq!(greet(garbage, None).unwrap_err().name(), "tls-protocol");
+    let (closes, mut socket) = greeting(&config);
+    socket.write_all(&[22, 3, 1]).unwrap();
+    drop(socket);
+    assert_eq!(greet(closes, None).unwrap_err().name(), "closed");
+}
+
+#[test]
+fn handshakes_of_one_address_are_few_and_have_a_time_limit() {
+    let config = entrance();
+    let begin = || {
+        let (greeting, mut socket) = greeting(&config);
+        socket.write_all(&[22, 3, 1]).unwrap();
+        let Ok(Greeted::Waits(greeting)) = greeting.poll(Time(1)) else {
+            panic!("it is not whole");
+        };
+        (greeting, socket)
+    };
+    let mut all: Vec<_> = (0..4).map(|_| begin()).collect();
+    assert!(all.iter().all(|(greeting, _)| greeting.wants_read()));
+    // The fifth waits, is found when it has ended, and has a place when another one has none.
+    let (waiting, socket) = begin();
+    assert!(!waiting.wants_read() && waiting.deadline() < Time(100_000_000));
+    drop(socket);
+    assert!(matches!(
+        waiting.poll(Time(2)),
+        Ok(Greeted::Waits(_)) | Err(End::Closed)
+    ));
+    let (mut waiting, _socket) = begin();
+    assert!(!waiting.wants_read());
+    let limit = Time(10_000_000_000);
+    let (first, _) = all.remove(0);
+    assert_eq!(first.deadline(), limit);
+    assert!(matches!(first.poll(limit), Err(End::Silent)));
+    let until = Instant::now() + BOUND;
+    while !waiting.wants_read() {
+        assert!(Instant::now() < until, "no place");
+        thread::sleep(Duration::from_millis(1));
+        let Ok(Greeted::Waits(next)) = waiting.poll(Time(3)) else {
+            panic!("it is not whole");
+        };
+        waiting = next;
+    }
+    let (silent, _socket) = greeting(&config);
+    assert_eq!(silent.deadline(), limit);
+    assert!(matches!(silent.poll(limit), Err(End::Silent)));
+}
+
+#[test]
+fn an_icreq_may_come_in_two_records_and_more_than_a_record_at_once() {
+    let config = entrance();
+    let client = of_host(KEY, HOSTNQN, SUBNQN);
+    let (mut newcomer, mut session) = secured(&config, &client).unwrap();
+    let (request, capsule) = opening(HOSTNQN, SUBNQN);
+    session.write(&request[..5]).unwrap();
+    assert!(matches!(newcomer.poll(Time(1)), Progress::Waits));
+    let rest = [&request[5..], &capsule].concat();
+    session.write(&rest).unwrap();
+    assert!(matches!(newcomer.poll(Time(1)), Progress::Connects));
+    // The target has answered, and reads no more.
+    let mut answer = [0; 200];
+    assert_eq!(session.read(&mut answer).unwrap(), 128);
+    let later = session.read(&mut answer).unwrap_err();
+    assert_eq!(later.kind(), ErrorKind::WouldBlock);
+    // The handshake and ICReq have one limit.
+    let (mut newcomer, _session) = secured(&config, &client).unwrap();
+    let limit = Time(10_000_000_000);
+    assert_eq!(newcomer.deadline(), limit);
+    let ended = newcomer.poll(limit);
+    assert!(matches!(ended, Progress::Ended(End::Silent)), "{ended:?}");
+}
