@@ -36,6 +36,7 @@ pub(super) const ALLOWED: Table<'static> = &[
             "memory",
             "nvme-spec",
             "nvme-tcp",
+            "tls",
             "vfio-user",
         ],
     ),

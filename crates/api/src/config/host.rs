@@ -40,7 +40,7 @@ object! {
         /// the host connects through TLS, and not otherwise. A regular file that only its owner can
         /// read, or `credential:NAME` for a systemd credential.
         #[schema(value_type = Option<String>)]
-        tls_key: Option<PathBuf> | unset => Restart {
+        tls_key: Option<PathBuf> | unset => Step {
             unset: "the host connects without TLS",
             value: "FILE",
             names: Names::Files,

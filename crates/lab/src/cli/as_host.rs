@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use authentication::Secret;
+use authentication::{Secret, TlsKey};
 use driver::bus::nvme_tcp::Identity;
 
 /// See the module.
@@ -21,11 +21,21 @@ pub(crate) struct AsHost {
     /// File with the controller's secret: connect only to a controller that knows it
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "dhchap_key")]
     dhchap_ctrl_key: Option<PathBuf>,
+
+    /// File with this host's pre-shared key for TLS 1.3: connect through TLS. Needs --hostnqn. Only
+    /// its owner can read it
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "hostnqn")]
+    tls_key: Option<PathBuf>,
 }
 
 fn secret(path: &Path) -> anyhow::Result<Secret> {
     let text = machine::secret::read(path)?;
     Secret::read(&text).with_context(|| format!("the secret {}", path.display()))
+}
+
+fn key(path: &Path) -> anyhow::Result<TlsKey> {
+    let text = machine::secret::read(path)?;
+    TlsKey::read(&text).with_context(|| format!("the key {}", path.display()))
 }
 
 impl AsHost {
@@ -38,14 +48,20 @@ impl AsHost {
             hostnqn,
             dhchap_key,
             dhchap_ctrl_key,
+            tls_key,
         } = self;
-        if hostnqn.is_none() && dhchap_key.is_none() {
+        if hostnqn.is_none() && dhchap_key.is_none() && tls_key.is_none() {
             return Ok(());
         }
         let key = dhchap_key.as_deref().map(secret).transpose()?;
         let controller = dhchap_ctrl_key.as_deref().map(secret).transpose()?;
         let identity = Identity::new(hostnqn.as_deref(), key, controller);
-        identity.map_err(anyhow::Error::msg)?.assume();
+        let identity = identity.map_err(anyhow::Error::msg)?;
+        let identity = match tls_key.as_deref().map(key).transpose()? {
+            None => identity,
+            Some(key) => identity.with_tls(key),
+        };
+        identity.assume();
         Ok(())
     }
 }

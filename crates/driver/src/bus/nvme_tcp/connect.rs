@@ -21,6 +21,7 @@ use super::address::TcpAddress;
 use super::authenticate::authenticate;
 use super::connection::Connection;
 use super::identity::{Identity, terminated};
+use super::stream::Stream;
 use super::talk::{Said, Talk};
 use super::wire::{OFFER, Wire};
 use crate::DriverError;
@@ -51,7 +52,19 @@ pub(super) fn open(
     timeout: Duration,
 ) -> Result<(Connection, u16), DriverError> {
     let deadline = Instant::now() + timeout;
-    let stream = reach(target, deadline)?;
+    let socket = reach(target, deadline)?;
+    let stream = match &identity.tls {
+        None => Stream::Plain(socket),
+        Some(key) => {
+            let names = [identity.name(), target.nqn()];
+            let secured = Stream::secured(socket, key, names, deadline);
+            secured.map_err(|reason| DriverError::Target {
+                address: target.to_string(),
+                reason,
+                kind: None,
+            })?
+        }
+    };
     let mut talk = Talk::new(target, stream, timeout, deadline);
     talk.send(&Head::from(&OFFER.request()))?;
     // The decoder lets nothing else come first.
@@ -183,7 +196,7 @@ fn refusal(status: Status, dw0: u32, target: &TcpAddress, identity: &Identity) -
             let of = if in_data { "data" } else { "command" };
             format!("the target rejects byte {at} of Connect's {of}: {field}")
         }
-        Status::CONNECT_INVALID_HOST => not_allowed,
+        Status::CONNECT_INVALID_HOST => format!("{not_allowed}; a host with a key of TLS there needs --tls-key"),
         Status::CONNECT_INCOMPATIBLE_FORMAT => {
             "the target does not support this format of Connect".to_owned()
         }

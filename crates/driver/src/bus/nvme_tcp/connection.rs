@@ -1,7 +1,6 @@
 //! One connection: a socket that never blocks, and what is staged for it.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use rustix::io::Errno;
 
 use super::commands::{Conflict, Data};
 use super::shared::Shared;
+use super::stream::Stream;
 use super::wire::{Breach, OUTPUT, Wire};
 use crate::DriverError;
 
@@ -74,7 +74,7 @@ impl From<std::io::Error> for End {
 
 /// A connection with its commands.
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     wire: Wire,
     input: Box<[u8]>,
     /// Bytes of `input` that were taken, and that were received.
@@ -90,7 +90,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Goes on with a socket on which both sides have agreed, and which does not block.
-    pub(super) fn new(stream: TcpStream, wire: Wire) -> Self {
+    pub(super) fn new(stream: Stream, wire: Wire) -> Self {
         Self {
             stream,
             wire,
@@ -193,10 +193,12 @@ impl Connection {
     fn receive(&mut self, shared: &Shared) -> std::io::Result<usize> {
         (self.taken, self.received) = (0, 0);
         let rest = self.wire.rest().filter(|(_, left)| *left >= DIRECT);
-        if let Some((address, left)) = rest {
+        if let Some((address, left)) = rest
+            && let Some(socket) = self.stream.plain()
+        {
             let place = (address, usize::try_from(left).unwrap_or(usize::MAX));
             let behind = &mut self.input[..BEHIND];
-            if let Some(received) = shared.receive(&self.stream, place, behind) {
+            if let Some(received) = shared.receive(socket, place, behind) {
                 let count = received?;
                 let direct = left.min(u32::try_from(count).unwrap_or(left));
                 self.wire.received(direct);
@@ -207,7 +209,8 @@ impl Connection {
         }
         let count = self.stream.read(&mut self.input)?;
         self.received = count;
-        self.is_drained = count < self.input.len();
+        // A read through TLS takes one record at most.
+        self.is_drained = count < self.input.len() && self.stream.plain().is_some();
         Ok(count)
     }
 
@@ -232,7 +235,7 @@ impl AsFd for Connection {
 /// Waits until a socket is ready, or until the deadline: false, also if the socket is ready then. A
 /// target that sends a byte now and then gets no more time than one that sends nothing.
 pub(super) fn await_socket(
-    socket: &TcpStream,
+    socket: impl AsFd,
     flags: PollFlags,
     deadline: Instant,
 ) -> std::io::Result<bool> {
@@ -242,7 +245,7 @@ pub(super) fn await_socket(
             return Ok(false);
         }
         let left = Timespec::try_from(left).expect("a timeout fits in a timespec");
-        match poll(&mut [PollFd::new(socket, flags)], Some(&left)) {
+        match poll(&mut [PollFd::new(&socket, flags)], Some(&left)) {
             Ok(ready) => return Ok(ready > 0),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -252,7 +255,7 @@ pub(super) fn await_socket(
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::net::{Shutdown, TcpListener};
+    use std::net::{Shutdown, TcpListener, TcpStream};
 
     use memory::{HostMemory, Iova};
     use nvme_spec::sgl::{SglDescriptor, SglDescriptorType};
@@ -292,7 +295,8 @@ pub(super) mod tests {
         let mut shared = Shared::default();
         shared.add(Iova(BASE), memory.clone());
         let wire = Wire::new(decoder, agreement, 4, 8192);
-        (Connection::new(socket, wire), target, memory, shared)
+        let stream = Stream::Plain(socket);
+        (Connection::new(stream, wire), target, memory, shared)
     }
 
     #[test]

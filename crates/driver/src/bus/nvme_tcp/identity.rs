@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use authentication::{Randomness, Secret};
+use authentication::{Randomness, Secret, TlsKey};
 use nvme_spec::fabrics::NQN_SIZE;
 
 /// A host.
@@ -18,6 +18,8 @@ pub struct Identity {
     pub(super) secret: Option<Arc<Secret>>,
     /// What the controller is to prove that it knows.
     pub(super) controller: Option<Arc<Secret>>,
+    /// Its key of TLS: it connects through TLS.
+    pub(super) tls: Option<Arc<TlsKey>>,
 }
 
 static OURS: OnceLock<Identity> = OnceLock::new();
@@ -67,6 +69,13 @@ impl Identity {
         Ok(new)
     }
 
+    /// As this host, through TLS with this key.
+    #[must_use]
+    pub fn with_tls(self, key: TlsKey) -> Self {
+        let tls = Some(Arc::new(key));
+        Self { tls, ..self }
+    }
+
     /// Makes this the identity of the process, before it connects for the first time. False: it has
     /// one.
     pub fn assume(self) -> bool {
@@ -95,6 +104,7 @@ impl Identity {
             nqn: terminated(&text),
             secret: None,
             controller: None,
+            tls: None,
         }
     }
 }

@@ -30,6 +30,7 @@ mod properties;
 mod queues;
 mod rings;
 mod shared;
+mod stream;
 mod talk;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,6 @@
 //! A connection before its queue is connected: what is sent, and the answer to it.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use nvme_spec::Cqe;
@@ -10,6 +9,7 @@ use rustix::event::PollFlags;
 
 use super::address::TcpAddress;
 use super::connection::await_socket;
+use super::stream::Stream;
 use super::wire::{OFFER, decoder};
 use crate::DriverError;
 
@@ -22,7 +22,7 @@ pub(super) enum Said {
 /// One command and its answer at a time, with one deadline for all.
 pub(super) struct Talk<'a> {
     pub(super) target: &'a TcpAddress,
-    stream: TcpStream,
+    stream: Stream,
     decoder: Decoder,
     timeout: Duration,
     deadline: Instant,
@@ -31,7 +31,7 @@ pub(super) struct Talk<'a> {
 impl<'a> Talk<'a> {
     pub(super) fn new(
         target: &'a TcpAddress,
-        stream: TcpStream,
+        stream: Stream,
         timeout: Duration,
         deadline: Instant,
     ) -> Self {
@@ -50,7 +50,7 @@ impl<'a> Talk<'a> {
     }
 
     /// The queue is connected.
-    pub(super) fn into_parts(self) -> (TcpStream, Decoder) {
+    pub(super) fn into_parts(self) -> (Stream, Decoder) {
         (self.stream, self.decoder)
     }
 
@@ -69,6 +69,9 @@ impl<'a> Talk<'a> {
     }
 
     fn wait(&self, flags: PollFlags, what: &'static str) -> Result<(), DriverError> {
+        if flags == PollFlags::IN && self.stream.has_pending() {
+            return Ok(());
+        }
         match await_socket(&self.stream, flags, self.deadline) {
             Ok(true) => Ok(()),
             Ok(false) => Err(DriverError::Timeout {

@@ -7,6 +7,7 @@ mod raw;
 mod secure;
 mod shared;
 mod survive;
+mod tls;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

@@ -1,0 +1,109 @@
+//! The bytes of a connection: plain, or in records of TLS with the key of this host.
+
+use std::io::{Error, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+use authentication::TlsKey;
+use rustix::event::PollFlags;
+use tls::{Client, Failed, Progress, Psk, Session};
+use zeroize::Zeroizing;
+
+use super::connection::await_socket;
+
+/// See the module. It never blocks. After a write that would have, the next one begins with the
+/// same bytes.
+pub(super) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<Session>),
+}
+
+impl Stream {
+    /// The stream of a socket that does not block, by TLS with this key.
+    ///
+    /// # Errors
+    /// What the user is to be shown.
+    pub(super) fn secured(
+        socket: TcpStream,
+        key: &TlsKey,
+        [hostnqn, subnqn]: [&str; 2],
+        deadline: Instant,
+    ) -> Result<Self, String> {
+        let system = |error: Error| error.to_string();
+        let (identity, psk) = key
+            .of(hostnqn, subnqn)
+            .ok_or("the NQNs are too long for a key of TLS")?;
+        let psk = Psk {
+            key: Zeroizing::new(psk.bytes().to_vec()),
+            is_sha384: psk.is_sha384(),
+        };
+        let client = Client::new(identity.as_bytes(), psk).map_err(system)?;
+        let mut session = Session::connect(&client, socket.into()).map_err(system)?;
+        loop {
+            let flags = match session.handshake() {
+                Ok(Progress::Done) => return Ok(Self::Tls(Box::new(session))),
+                Ok(Progress::WaitsForRead) => PollFlags::IN,
+                Ok(Progress::WaitsForWrite) => PollFlags::OUT,
+                Err(Failed::Closed) => {
+                    return Err("the target closes the connection in the handshake of TLS; check that this host has a key there".to_owned());
+                }
+                Err(failed) => {
+                    return Err(format!(
+                        "the handshake of TLS fails: {failed}; check that host NQN, subsystem NQN and key are the ones that the target has"
+                    ));
+                }
+            };
+            if !await_socket(session.as_fd(), flags, deadline).map_err(system)? {
+                return Err("the handshake of TLS takes too long; check that the target has a key for this host".to_owned());
+            }
+        }
+    }
+
+    /// The socket, where its bytes are those of the stream.
+    pub(super) fn plain(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Plain(socket) => Some(socket),
+            Self::Tls(_) => None,
+        }
+    }
+
+    /// Whether bytes are there although the socket may have none.
+    pub(super) fn has_pending(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(session) => session.pending() > 0,
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(bytes),
+            Self::Tls(session) => session.read(bytes),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write(bytes),
+            Self::Tls(session) => session.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Plain(socket) => socket.as_fd(),
+            Self::Tls(session) => session.as_fd(),
+        }
+    }
+}

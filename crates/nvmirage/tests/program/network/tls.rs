@@ -1,0 +1,131 @@
+//! Hosts that connect through TLS.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::Output;
+
+use super::{NQN, Port, busy_as, hosts, serve, until};
+use crate::world::World;
+
+const A: &str = "nqn.2026-11.test:a";
+const B: &str = "nqn.2026-11.test:b";
+const C: &str = "nqn.2026-11.test:c";
+/// The bytes 0 to 31, and 100 to 147.
+const KEY: &str = "NVMeTLSkey-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+const LONG: &str =
+    "NVMeTLSkey-1:02:ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7fH1+f4CBgoOEhYaHiImKi4yNjo+QkZKTvGwQfg==:";
+/// A secret of DH-HMAC-CHAP of the same bytes as the first.
+const SECRET: &str = "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+/// What a text that shows one of them has.
+const PARTS: [&str; 2] = ["AAECAwQF", "ZGVmZ2hp"];
+
+/// Hosts `a` and `c` with keys, of which `c` has a secret, too; and host `b` without.
+fn config(port: &Port) -> String {
+    format!(
+        "[[host]]\nnqn = \"{A}\"\nname = \"a\"\ntls_key = \"a.key\"\n\
+         [[host]]\nnqn = \"{B}\"\nname = \"b\"\n\
+         [[host]]\nnqn = \"{C}\"\nname = \"c\"\ntls_key = \"c.key\"\ndhchap_key = \"c.secret\"\n\
+         [[media]]\nname = \"disk\"\nkind = \"ram\"\nsize = \"64MiB\"\n\
+         [[namespace]]\nname = \"data\"\nmedia = \"disk\"\n\
+         [[controller]]\nname = \"store\"\nnamespaces = [\"data\"]\nsubnqn = \"{NQN}\"\n\
+         listen = \"{}\"\n",
+        port.listen()
+    )
+}
+
+fn secret(world: &World, name: &str, text: &str) -> PathBuf {
+    let path = world.write(name, text);
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+fn identify(world: &World, port: &Port, options: &[&str]) -> Output {
+    let mut command = world.program();
+    command.args(["identify", "--json", "--target", &port.target()]);
+    command.args(options).output().unwrap()
+}
+
+fn says(output: &Output, words: &str) -> bool {
+    !output.status.success() && String::from_utf8_lossy(&output.stderr).contains(words)
+}
+
+#[test]
+fn a_host_with_a_key_connects_through_tls_and_not_otherwise() {
+    let world = World::new();
+    let port = Port::new();
+    let [a, c] = [("a.key", KEY), ("c.key", LONG)].map(|(name, text)| secret(&world, name, text));
+    let own = secret(&world, "c.secret", SECRET);
+    let [a, c, own] = [&a, &c, &own].map(|path| path.to_str().unwrap());
+    let server = serve(&world, &config(&port), &[]);
+    let as_a = ["--hostnqn", A, "--tls-key", a];
+    let as_c = ["--hostnqn", C, "--tls-key", c];
+    let with_both = [&as_c[..], &["--dhchap-key", own]].concat();
+    for options in [&as_a[..], &with_both, &["--hostnqn", B]] {
+        let output = identify(&world, &port, options);
+        assert!(output.status.success(), "{options:?}: {output:?}");
+    }
+    for (options, words) in [
+        (&["--hostnqn", A][..], "needs --tls-key"),
+        (
+            &["--hostnqn", A, "--tls-key", c][..],
+            "handshake of TLS fails",
+        ),
+        (
+            &["--hostnqn", B, "--tls-key", a][..],
+            "handshake of TLS fails",
+        ),
+        (
+            &["--hostnqn", "nqn.2026-11.test:d", "--tls-key", a][..],
+            "handshake of TLS fails",
+        ),
+        (&as_c[..], "--dhchap-key"),
+    ] {
+        let output = identify(&world, &port, options);
+        assert!(says(&output, words), "{options:?}: {output:?}");
+    }
+    // Each byte that was written is read again, in records of any number of commands.
+    let mut bench = world.program();
+    bench.args([
+        "bench",
+        "--target",
+        &port.target(),
+        "--destroy-data",
+        "--verify",
+    ]);
+    bench.args([
+        "--rw", "randrw", "--bs", "4k,128k", "--qd", "1,32", "--queues", "2",
+    ]);
+    let output = bench.args(["--time", "300ms"]).args(as_a).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let mut load = busy_as(&world, &port.target(), &as_a);
+    until("the host is there", || hosts(&world).len() == 1);
+    for path in ["/v1/configuration", "/v1/hosts", "/v1", "/metrics"] {
+        let text = format!("{:?}", world.ask(&format!("GET {path}"), &[], ""));
+        assert!(PARTS.iter().all(|part| !text.contains(part)), "{path}");
+    }
+    let metrics = format!("{:?}", world.ask("GET /metrics", &[], ""));
+    for reason in ["tls-required", "tls-key", "tls-identity"] {
+        assert!(metrics.contains(reason), "{reason} is counted");
+    }
+    load.kill().unwrap();
+    load.wait().unwrap();
+    server.stop();
+}
+
+#[test]
+fn a_file_that_is_no_key_is_refused_at_the_start() {
+    let world = World::new();
+    let port = Port::new();
+    secret(&world, "a.key", SECRET);
+    secret(&world, "c.key", LONG);
+    secret(&world, "c.secret", SECRET);
+    let file = world.write("config.toml", &config(&port));
+    let mut command = world.program();
+    command.args(["serve", "--config", file.to_str().unwrap()]);
+    command.current_dir(file.parent().unwrap());
+    let output = command.output().unwrap();
+    assert!(says(&output, "NVMeTLSkey-1"), "{output:?}");
+    let shown = format!("{output:?}");
+    assert!(PARTS.iter().all(|part| !shown.contains(part)), "{shown}");
+}
