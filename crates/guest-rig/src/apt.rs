@@ -23,6 +23,7 @@ pub(crate) const GUEST_PACKAGES: &[&str] = &[
     "fio",
     "kexec-tools",
     "kmod",
+    "ktls-utils",
     "nvme-cli",
     "pciutils",
     "sqlite3",

@@ -32,6 +32,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("usr/sbin/mkzonefs", &["usr/sbin/mkfs.zonefs"]),
     ("usr/sbin/nvme", &[]),
     ("usr/sbin/resize2fs", &[]),
+    ("usr/sbin/tlshd", &[]),
     ("usr/sbin/xfs_repair", &[]),
 ];
 
@@ -40,11 +41,14 @@ const FILES: &[&str] = &["etc/mke2fs.conf"];
 
 /// Modules of the kernel; the NVMe driver and ext4 are built in.
 const MODULES: &[&str] = &[
+    "aesni-intel",
     "efivarfs",
+    "gcm",
     "null_blk",
     "nvme-tcp",
     "nvmet-tcp",
     "qemu_fw_cfg",
+    "tls",
     "vfio-pci",
     "vfio_iommu_type1",
     "virtio_blk",

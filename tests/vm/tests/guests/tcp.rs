@@ -83,6 +83,42 @@ HOST_ID=8c1d1f6e-5a2b-4c59-9a35-6f0b6f3d7c02
 step stranger refused --dhchap-secret=KEY
 ";
 
+/// Keys of the host for TLS, of the same bytes.
+const TLS_KEY: &str = "NVMeTLSkey-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+const LONG_TLS_KEY: &str =
+    "NVMeTLSkey-1:02:ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7fH1+f4CBgoOEhYaHiImKi4yNjo+QkZKTvGwQfg==:";
+
+/// Two hosts, each with a key.
+const TLS_HOSTS: &str = r#"
+[[host]]
+nqn = "nqn.2014-08.org.nvmexpress:uuid:8c1d1f6e-5a2b-4c59-9a35-6f0b6f3d7c01"
+tls_key = "DIR/host.key"
+
+[[host]]
+nqn = "nqn.2014-08.org.nvmexpress:uuid:8c1d1f6e-5a2b-4c59-9a35-6f0b6f3d7c02"
+tls_key = "DIR/long.key"
+"#;
+
+/// GnuTLS does the handshakes, and the kernel the records. The first host has names of version 1,
+/// and the second one of version 0.
+const TLS: &str = "
+NAME=ours ADDRESS=10.0.2.2 PORT=PORT NQN=nqn.2026-11.org.example:ours
+step handshakes handshakes
+step without refused
+step key insert_key KEY --identity=1
+step tls connect --tls
+step tls-checks checks
+step tls-reset reset_once
+step tls-disconnect disconnect
+HOST_ID=8c1d1f6e-5a2b-4c59-9a35-6f0b6f3d7c02
+step wrong-key insert_key WRONG --identity=0
+step wrong refused --tls
+step long-key insert_key LONG --identity=0
+step long connect --tls
+step long-checks checks
+step long-disconnect disconnect
+";
+
 /// The guest's kernel as host and as target.
 const REFERENCE: &str = "
 step reference reference 4420 nqn.2026-11.org.example:reference
@@ -282,6 +318,32 @@ fn proves_who_it_is(kernel: Kernel) {
     served.stop();
 }
 
+fn encrypts(kernel: Kernel) {
+    let port = free_port().to_string();
+    let config = format!("{TLS_HOSTS}{}", CONFIG.replace("PORT", &port));
+    let served = Served::start_with(&config, |dir| {
+        for (name, text) in [("host.key", TLS_KEY), ("long.key", LONG_TLS_KEY)] {
+            let path = dir.join(name);
+            fs::write(&path, text).expect("the folder is ours");
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("it is ours");
+        }
+    });
+    // A key of the same length, which has the same name in version 0.
+    let wrong = LONG_TLS_KEY.replace("NVMeTLSkey-1:02", "NVMeTLSkey-1:00");
+    let job = TLS
+        .replace("PORT=PORT", &format!("PORT={port}"))
+        .replace("insert_key WRONG", &format!("insert_key {wrong}"))
+        .replace("insert_key LONG", &format!("insert_key {LONG_TLS_KEY}"))
+        .replace("insert_key KEY", &format!("insert_key {TLS_KEY}"));
+    finish(boot(kernel, &job));
+    served.stop();
+}
+
+#[test]
+fn a_host_encrypts_its_connections() {
+    encrypts(Kernel::Backports);
+}
+
 #[test]
 fn a_host_uses_our_target() {
     uses_our_target(Kernel::Stable);
@@ -303,6 +365,11 @@ mod slow {
     #[test]
     fn a_host_with_a_newer_kernel_changes_paths() {
         super::changes_paths(Kernel::Backports);
+    }
+
+    #[test]
+    fn a_host_with_an_older_kernel_encrypts() {
+        super::encrypts(Kernel::Stable);
     }
 
     #[test]

@@ -40,6 +40,7 @@ mod survive;
 mod tcp;
 mod tcp_target;
 mod tenants;
+mod tls;
 mod traces;
 mod travel;
 mod wear;
@@ -89,6 +90,7 @@ const ALL: &[&[Mutation]] = &[
     tcp::MUTATIONS,
     tcp_target::MUTATIONS,
     tenants::MUTATIONS,
+    tls::MUTATIONS,
     traces::MUTATIONS,
     travel::MUTATIONS,
     wear::MUTATIONS,

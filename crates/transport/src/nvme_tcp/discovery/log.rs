@@ -196,6 +196,24 @@ mod tests {
                 ),
             ]
         );
+        // TREQ has bit 2 for SQ flow control, and the channel in bits 1:0; TSAS begins with SECTYPE.
+        let security = |entry: &DiscoveryEntry| (u8::from(entry.treq), entry.sectype.0);
+        assert!(entries.iter().all(|entry| security(entry) == (0b110, 0)));
+        let of = |tls| {
+            let secured = Listed {
+                tls,
+                ..log.subsystems[0].clone()
+            };
+            let log = DiscoveryLog {
+                generation: 1,
+                subsystems: vec![secured],
+            };
+            let page = log.page(here, "nqn.d");
+            let entry = &page[page.len() - DISCOVERY_ENTRY_SIZE..];
+            security(&DiscoveryEntry::read_from_bytes(entry).unwrap())
+        };
+        assert_eq!(of(Secured::Some), (0b110, 2));
+        assert_eq!(of(Secured::All), (0b101, 2));
         // Base 2.1, figure 294: FFFFh is the dynamic model, 32 entries the least.
         assert!(entries.iter().all(|entry| entry.cntlid == 0xffff));
         assert!(entries.iter().all(|entry| entry.asqsz == 32));

@@ -53,6 +53,23 @@ reset_once() {
     eventually is_live
 }
 
+# handshakes: the kernel has handshakes of TLS done by tlshd, with keys of its keyring.
+handshakes() {
+    modprobe -a tls gcm aesni-intel
+    printf '[debug]\nloglevel=1\ntls=0\nnl=0\n[authenticate]\nkeyrings=.nvme\n' >/tmp/tlshd.conf
+    tlshd -s -c /tmp/tlshd.conf >/tmp/tlshd.log 2>&1 &
+    sleep 1
+    kill -0 $!
+}
+
+# insert_key KEY OPTION...: adds a key of this host and the subsystem to the keyring.
+insert_key() {
+    key=$1
+    shift
+    nvme check-tls-key --keydata="$key" --subsysnqn="$NQN" \
+        --hostnqn="nqn.2014-08.org.nvmexpress:uuid:$HOST_ID" --insert "$@"
+}
+
 disconnect() {
     rm "/dev/$NAME"
     nvme disconnect -n "$NQN" | grep 'disconnected 1 controller'

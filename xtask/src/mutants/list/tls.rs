@@ -1,0 +1,108 @@
+//! TLS: which key a connection has, whom it stands for, and what a handshake may take.
+
+use super::super::{Mutation, Test, integration, unit};
+
+/// A test of hosts that come through TLS.
+const fn host(name: &'static str) -> Test {
+    integration("transport", &["--test", "transport"], name)
+}
+
+pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "tls-host",
+        guard: "a key of TLS stands for one host",
+        file: "crates/transport/src/nvme_tcp/connect.rs",
+        from: "Some(peer) if peer.hostnqn != nqn =>",
+        to: "Some(peer) if peer.hostnqn.is_empty() =>",
+        test: host("nvme_tcp::secure::a_key_is_for_one_host_and_one_subsystem"),
+    },
+    Mutation {
+        name: "tls-subsystem",
+        guard: "a key of TLS is for one subsystem",
+        file: "crates/transport/src/nvme_tcp/connect.rs",
+        from: "Some(peer) if peer.subnqn != subnqn =>",
+        to: "Some(peer) if peer.subnqn.is_empty() =>",
+        test: host("nvme_tcp::secure::a_key_is_for_one_host_and_one_subsystem"),
+    },
+    Mutation {
+        name: "tls-required",
+        guard: "a host with a key of TLS does not connect without TLS",
+        file: "crates/transport/src/nvme_tcp/connect.rs",
+        from: "None if !is_discovery && config.access.tls_key(nqn).is_some() =>",
+        to: "None if is_discovery && config.access.tls_key(nqn).is_some() =>",
+        test: host("nvme_tcp::secure::a_host_that_has_a_key_does_not_connect_without_tls"),
+    },
+    Mutation {
+        name: "tls-binder",
+        guard: "of the keys of one name the host's is taken",
+        file: "crates/transport/src/nvme_tcp/secure.rs",
+        from: "psks.iter().find(|psk| psk.binds(offer.hello, offer.binder));",
+        to: "psks.first();",
+        test: host("nvme_tcp::secure::a_host_connects_with_its_key_in_each_form"),
+    },
+    Mutation {
+        name: "tls-digest",
+        guard: "the digest in a name is that of the key",
+        file: "crates/authentication/src/tls/mod.rs",
+        from: "(name == identity.name).then_some(psk)",
+        to: "name.starts_with(&identity.name[..8]).then_some(psk)",
+        test: unit(
+            "authentication",
+            "tls::tests::keys_and_names_are_those_of_another_program",
+        ),
+    },
+    Mutation {
+        name: "tls-time",
+        guard: "a handshake has a time limit",
+        file: "crates/transport/src/nvme_tcp/secure.rs",
+        from: "Err(_) if now >= self.until =>",
+        to: "Err(_) if now == Time(0) =>",
+        test: host("nvme_tcp::secure::handshakes_of_one_address_are_few_and_have_a_time_limit"),
+    },
+    Mutation {
+        name: "tls-address",
+        guard: "one address has few handshakes in progress",
+        file: "crates/transport/src/nvme_tcp/places.rs",
+        from: "taken >= of_one || ",
+        to: "",
+        test: host("nvme_tcp::secure::handshakes_of_one_address_are_few_and_have_a_time_limit"),
+    },
+    Mutation {
+        name: "tls-given-up",
+        guard: "a handshake that is given up leaves its place",
+        file: "crates/transport/src/nvme_tcp/secure.rs",
+        from: "if Arc::strong_count(&self.bell) == 1 {",
+        to: "if Arc::strong_count(&self.bell) == 0 {",
+        test: host("nvme_tcp::secure::handshakes_of_one_address_are_few_and_have_a_time_limit"),
+    },
+    Mutation {
+        name: "tls-key-of-name",
+        guard: "a key is given for its own name",
+        file: "crates/tls/src/context.rs",
+        from: "self.agreed = Some((offer.identity.to_vec(), psk));",
+        to: "self.agreed = Some((Vec::new(), psk));",
+        test: unit(
+            "tls",
+            "tests::data_arrive_in_order_whatever_the_socket_takes",
+        ),
+    },
+    Mutation {
+        name: "tls-hello",
+        guard: "the binders end a ClientHello",
+        file: "crates/tls/src/hello.rs",
+        from: "if !is_last || !data.is_empty() {",
+        to: "if !data.is_empty() {",
+        test: unit("tls", "hello::tests::pieces_and_other_bytes_are_no_hello"),
+    },
+    Mutation {
+        name: "tls-consent",
+        guard: "a host without a key or a secret is not authenticated",
+        file: "crates/api/src/config/host.rs",
+        from: "host.dhchap_key.is_some() || host.tls_key.is_some()",
+        to: "host.dhchap_key.is_some() || host.tls_key.is_none()",
+        test: unit(
+            "api",
+            "config::host::tests::hosts_with_a_key_of_tls_are_authenticated",
+        ),
+    },
+];
