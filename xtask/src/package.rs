@@ -177,7 +177,7 @@ fn control(workspace: &Workspace, root: &Path) -> Result<()> {
          Maintainer: The nvmirage developers <nvmirage@localhost>\n\
          Installed-Size: {}\n\
          Depends: {}, init-system-helpers (>= 1.54~), systemd | systemd-standalone-sysusers\n\
-         Suggests: qemu-system-x86 (>= 1:10.1), fuse3\n\
+         Suggests: qemu-system-x86 (>= 1:10.1), fuse3, libssl3t64 | libssl3\n\
          Section: admin\n\
          Priority: optional\n\
          Description: software-emulated NVMe drives\n \

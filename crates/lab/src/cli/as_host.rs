@@ -33,7 +33,7 @@ fn secret(path: &Path) -> anyhow::Result<Secret> {
     Secret::read(&text).with_context(|| format!("the secret {}", path.display()))
 }
 
-fn key(path: &Path) -> anyhow::Result<TlsKey> {
+fn key_of_tls(path: &Path) -> anyhow::Result<TlsKey> {
     let text = machine::secret::read(path)?;
     TlsKey::read(&text).with_context(|| format!("the key {}", path.display()))
 }
@@ -57,7 +57,7 @@ impl AsHost {
         let controller = dhchap_ctrl_key.as_deref().map(secret).transpose()?;
         let identity = Identity::new(hostnqn.as_deref(), key, controller);
         let identity = identity.map_err(anyhow::Error::msg)?;
-        let identity = match tls_key.as_deref().map(key).transpose()? {
+        let identity = match tls_key.as_deref().map(key_of_tls).transpose()? {
             None => identity,
             Some(key) => identity.with_tls(key),
         };
