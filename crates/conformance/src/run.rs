@@ -1,7 +1,7 @@
 //! Runs tests, one after the other.
 
 use crate::chapters::{CHAPTERS, Chapter, Test};
-use crate::{Bench, Verdict};
+use crate::{Bench, Miss, Verdict};
 
 /// A name that no chapter and no test has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,8 +73,16 @@ pub struct Outcome {
 /// The controller is left disabled.
 pub fn run(bench: &mut Bench, selection: &Selection, tell: &mut dyn FnMut(Outcome) -> bool) {
     for (chapter, test) in selection.tests() {
-        let ready = bench.recover().and_then(|()| bench.start());
-        let verdict = ready.and_then(|()| (test.run)(bench));
+        let over_fabrics = bench.is_over_fabrics();
+        let scopes = [chapter.scope, test.scope()];
+        let excluded = scopes.iter().find_map(|scope| scope.excludes(over_fabrics));
+        let verdict = match excluded {
+            Some(why) => Err(Miss::NotApplicable(why)),
+            None => {
+                let ready = bench.recover().and_then(|()| bench.start());
+                ready.and_then(|()| (test.run)(bench))
+            }
+        };
         let outcome = Outcome {
             chapter: chapter.name,
             name: test.name,
@@ -111,6 +119,7 @@ mod tests {
                 "ZNS 1.2, ",
                 "PCIe Transport 1.1, ",
                 "PCI 3.0, ",
+                "TCP 1.1, ",
             ];
             let section = known.iter().find_map(|of| test.section.strip_prefix(of));
             let section = section.unwrap_or_else(|| panic!("{}: {}", test.name, test.section));
@@ -121,6 +130,29 @@ mod tests {
                 test.name,
                 test.section
             );
+        }
+    }
+
+    #[test]
+    fn tests_of_pcie_are_not_for_controllers_over_fabrics() {
+        let applies = |name: &str, over_fabrics| {
+            let selection = Selection::of(&[name.to_owned()]).unwrap();
+            let (chapter, test) = selection.tests().next().unwrap();
+            let scopes = [chapter.scope, test.scope()];
+            scopes
+                .iter()
+                .all(|scope| scope.excludes(over_fabrics).is_none())
+        };
+        for (name, pcie, fabrics) in [
+            ("io/fua", true, true),
+            // By its chapter, by its section, by its own row.
+            ("queues/laps", true, false),
+            ("admin/sgl_for_admin", true, false),
+            ("identify/identify_prp_rules", true, false),
+            ("fabrics/connect_twice", false, true),
+        ] {
+            assert_eq!(applies(name, false), pcie, "{name}");
+            assert_eq!(applies(name, true), fabrics, "{name}");
         }
     }
 

@@ -16,12 +16,15 @@ pub enum Miss {
     /// The controller says itself that it does not have this, or the target
     /// gives no way to see it; which of these.
     NotSupported(String),
+    /// The test is not for a controller behind such a transport; why.
+    NotApplicable(&'static str),
 }
 
 impl Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(why) | Self::NotSupported(why) => f.write_str(why),
+            Self::NotApplicable(why) => f.write_str(why),
         }
     }
 }

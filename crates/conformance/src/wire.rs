@@ -199,6 +199,15 @@ pub mod status {
     }
 }
 
+/// Where a command's data are (Base 2.1, 4.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataPointer {
+    /// Two PRP entries.
+    Prps(u64, u64),
+    /// One SGL data block: its address and its length.
+    Block(u64, u32),
+}
+
 /// A submission queue entry: sixteen dwords (Base 2.1, 4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sqe(pub [u32; 16]);
@@ -237,6 +246,18 @@ impl Sqe {
     #[must_use]
     pub fn prps(self, (prp1, prp2): (u64, u64)) -> Self {
         self.qword(6, prp1).qword(8, prp2)
+    }
+
+    /// With this data pointer.
+    #[must_use]
+    pub fn data(self, pointer: DataPointer) -> Self {
+        match pointer {
+            DataPointer::Prps(prp1, prp2) => self.prps((prp1, prp2)),
+            // An SGL data block: address, length, and identifier 0 in the last byte.
+            DataPointer::Block(address, len) => {
+                self.psdt(0b01).qword(6, address).dw(8, len).dw(9, 0)
+            }
+        }
     }
 
     /// With FUSE (bits 9:8 of dword 0).

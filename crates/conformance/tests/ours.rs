@@ -258,6 +258,7 @@ fn judge_namespaces(
                 failures.push(format!("{}: {:?}", outcome.name, outcome.verdict));
             }
             Err(Miss::Failed(why)) => failures.push(format!("{}: {why}", outcome.name)),
+            Err(Miss::NotApplicable(why)) => failures.push(format!("{}: {why}", outcome.name)),
             Err(Miss::NotSupported(_)) => {}
             Ok(()) => passed += 1,
         }

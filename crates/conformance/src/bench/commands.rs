@@ -31,6 +31,23 @@ impl Feature {
     }
 }
 
+/// Bytes of the data of Get Features for a feature (Base 2.1, 5.1.25).
+fn feature_len(fid: u32) -> usize {
+    match fid {
+        // LBA Range Type.
+        0x03 => 4096,
+        // Autonomous Power State Transition.
+        0x0c => 256,
+        // Timestamp.
+        0x0e => 8,
+        // Host Behavior Support.
+        0x16 => 512,
+        // Host Identifier, as hosts over fabrics have it.
+        0x81 => 16,
+        _ => 0,
+    }
+}
+
 impl Bench {
     /// An Identify command (opcode 06h) with this CNS and a page for its data.
     ///
@@ -38,7 +55,8 @@ impl Bench {
     /// There is no memory.
     pub fn identify_sqe(&mut self, cns: u32, nsid: u32) -> Verdict<(Sqe, Mem)> {
         let page = self.mem(4096)?;
-        let sqe = Sqe::new(0x06).nsid(nsid).dw(10, cns).prps((page.iova(), 0));
+        let data = self.pointer(&page, 0, 4096)?;
+        let sqe = Sqe::new(0x06).nsid(nsid).dw(10, cns).data(data);
         Ok((sqe, page))
     }
 
@@ -88,10 +106,10 @@ impl Bench {
     /// There is no memory for a list.
     pub fn log_sqe(&mut self, lid: u8, offset: u64, len: usize, mem: &Mem) -> Verdict<Sqe> {
         let numd = u32::try_from(len / 4 - 1).expect("a log page is short");
-        let prps = self.prps(mem, 0, len)?;
+        let data = self.pointer(mem, 0, len)?;
         Ok(Sqe::new(0x02)
             .nsid(0xffff_ffff)
-            .prps(prps)
+            .data(data)
             .dw(10, (numd & 0xffff) << 16 | u32::from(lid))
             .dw(11, numd >> 16)
             .qword(12, offset))
@@ -147,10 +165,15 @@ impl Bench {
         nsid: u32,
         dw11: u32,
     ) -> Verdict<Cqe> {
+        let len = match which {
+            Feature::Supported => 0,
+            _ => feature_len(fid),
+        };
         let page = self.mem(4096)?;
+        let data = self.pointer(&page, 0, len)?;
         let sqe = Sqe::new(0x0a)
             .nsid(nsid)
-            .prps((page.iova(), 0))
+            .data(data)
             .dw(10, which.sel() << 8 | fid)
             .dw(11, dw11);
         self.admin(sqe)
@@ -170,9 +193,8 @@ impl Bench {
     /// It fails.
     pub fn get_feature_data(&mut self, fid: u32, which: Feature, len: usize) -> Verdict<Vec<u8>> {
         let page = self.mem(4096)?;
-        let sqe = Sqe::new(0x0a)
-            .prps((page.iova(), 0))
-            .dw(10, which.sel() << 8 | fid);
+        let data = self.pointer(&page, 0, len)?;
+        let sqe = Sqe::new(0x0a).data(data).dw(10, which.sel() << 8 | fid);
         self.admin(sqe)?.ok()?;
         Ok(page.bytes(0, len))
     }
@@ -184,10 +206,8 @@ impl Bench {
     pub fn set_feature_data(&mut self, fid: u32, dw11: u32, data: &[u8]) -> Verdict<Cqe> {
         let page = self.mem(4096)?;
         page.write(0, data);
-        let sqe = Sqe::new(0x09)
-            .prps((page.iova(), 0))
-            .dw(10, fid)
-            .dw(11, dw11);
+        let pointer = self.pointer(&page, 0, data.len())?;
+        let sqe = Sqe::new(0x09).data(pointer).dw(10, fid).dw(11, dw11);
         self.admin(sqe)
     }
 

@@ -8,6 +8,7 @@ use ::memory::{Buffer, Iova};
 use super::{Bench, MEMORY_AT};
 use crate::Verdict;
 use crate::verdict::fail;
+use crate::wire::DataPointer;
 
 /// Bytes of a memory page: CC.MPS is 0 throughout.
 const PAGE: usize = 4096;
@@ -133,6 +134,20 @@ impl Bench {
         let mem = Mem(Rc::new(buffer));
         self.kept.push(mem.clone());
         Ok(mem)
+    }
+
+    /// The data pointer for `len` bytes from `at` on, the command's exact length: PRP entries, or
+    /// over fabrics one SGL data block. `at` is a multiple of four.
+    ///
+    /// # Errors
+    /// There is no memory for a list.
+    pub fn pointer(&mut self, mem: &Mem, at: usize, len: usize) -> Verdict<DataPointer> {
+        if self.is_over_fabrics() {
+            let len = u32::try_from(len).expect("there is less memory than that");
+            return Ok(DataPointer::Block(mem.at(at), len));
+        }
+        self.prps(mem, at, len)
+            .map(|(prp1, prp2)| DataPointer::Prps(prp1, prp2))
     }
 
     /// PRP entries for `len` bytes from `at` on, with a list where more than two

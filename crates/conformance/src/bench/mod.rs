@@ -18,7 +18,7 @@ mod queues;
 use std::time::Duration;
 
 use ::memory::{EventFd, HostMemory, Iova};
-use driver::bus::Bus;
+use driver::bus::{Bus, Fabrics};
 use driver::{Doorbells, DriverError};
 
 pub use self::commands::Feature;
@@ -118,9 +118,6 @@ impl Bench {
     /// The controller cannot be reached, its registers say that it is none, or
     /// it cannot be driven with pages of 4 KiB and the NVM command set.
     pub fn new(bus: Box<dyn Bus>, options: &Options) -> Verdict<Self> {
-        check(!bus.is_over_fabrics(), || {
-            "the tests use PRPs, registers and interrupts of PCIe, and NVMe/TCP has none: write vfio-user:PATH or pci:ADDRESS".to_owned()
-        })?;
         let memory = match HostMemory::new(options.memory_len) {
             Ok(memory) => memory,
             Err(error) => return fail(format!("no memory to share: {error}")),
@@ -182,6 +179,23 @@ impl Bench {
     #[must_use]
     pub fn bus(&self) -> &dyn Bus {
         &*self.bus
+    }
+
+    /// Whether the controller is behind NVMe over Fabrics.
+    #[must_use]
+    pub fn is_over_fabrics(&self) -> bool {
+        self.bus.is_over_fabrics()
+    }
+
+    /// Commands that only hosts over fabrics send.
+    ///
+    /// # Errors
+    /// The controller is not behind NVMe over Fabrics.
+    pub fn fabrics(&self) -> Verdict<&dyn Fabrics> {
+        match self.bus.fabrics() {
+            Some(fabrics) => Ok(fabrics),
+            None => not_supported("the controller is not behind NVMe over Fabrics"),
+        }
     }
 
     /// How it works.
@@ -390,9 +404,15 @@ impl Bench {
     /// Neither a controller reset nor a function reset brings it back; or the
     /// drive is gone, or asked back while it still works.
     pub fn recover(&mut self) -> Verdict {
-        self.bus.check_alive()?;
-        if self.disable().is_ok() && self.csts()? & 0b1110 == 0 {
-            return Ok(());
+        match self.bus.check_alive() {
+            // Connections of a target are opened again below.
+            Err(error) if !self.is_over_fabrics() => return Err(error.into()),
+            Ok(())
+                if self.disable().is_ok() && self.csts().is_ok_and(|csts| csts & 0b1110 == 0) =>
+            {
+                return Ok(());
+            }
+            _ => {}
         }
         self.bus.reset_function()?;
         self.forget();

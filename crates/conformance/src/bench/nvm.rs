@@ -157,8 +157,8 @@ impl Bench {
         blocks: u32,
         mem: &Mem,
     ) -> Verdict<Sqe> {
-        let prps = self.prps(mem, 0, ns.bytes(blocks))?;
-        Ok(ns.sqe(opcode, slba, blocks).prps(prps))
+        let data = self.pointer(mem, 0, ns.bytes(blocks))?;
+        Ok(ns.sqe(opcode, slba, blocks).data(data))
     }
 
     /// Writes `data`, whole blocks, at `slba`.

@@ -59,11 +59,14 @@ impl Bench {
     }
 
     /// Memory space and bus mastering on; interrupts by MSI-X, where it has
-    /// that.
+    /// that. Over fabrics there is no function.
     ///
     /// # Errors
     /// The bus fails, or the list of capabilities is broken.
     pub fn enable_function(&mut self) -> Verdict {
+        if self.is_over_fabrics() {
+            return Ok(());
+        }
         let command = self.config16(0x04)?;
         self.set_config16(0x04, command | 0b110)?;
         if let Some(at) = self.capability(0x11)? {

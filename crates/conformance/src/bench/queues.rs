@@ -421,6 +421,21 @@ impl Bench {
         self.admin_wait(cid)
     }
 
+    /// As [`Self::admin`], also for commands on queues, which the bus of a host over fabrics answers
+    /// itself: they are sent to the target.
+    ///
+    /// # Errors
+    /// As [`Self::admin`].
+    pub fn admin_of_target(&mut self, sqe: Sqe) -> Verdict<Cqe> {
+        match self.bus().fabrics() {
+            None => self.admin(sqe),
+            Some(fabrics) => Ok(Cqe {
+                dwords: fabrics.execute(&sqe.bytes())?,
+                of: sqe.to_string(),
+            }),
+        }
+    }
+
     /// Works on the admin queues.
     ///
     /// # Errors

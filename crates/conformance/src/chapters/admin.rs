@@ -1,7 +1,7 @@
 //! Admin commands but Identify, features and log pages: Abort, Asynchronous
 //! Event Request, and what is not there (Base 2.1, 5.1).
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests, why};
 use crate::bench::Bench;
 use crate::verdict::{Verdict, check, not_supported, same};
 use crate::wire::{Sqe, status, u8_at, u16_at};
@@ -9,6 +9,7 @@ use crate::wire::{Sqe, status, u8_at, u16_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "admin",
     title: "Abort, asynchronous events and the other admin commands",
+    scope: Scope::Any,
     tests: TESTS,
 };
 
@@ -21,9 +22,9 @@ const TESTS: &[Test] = tests![
     abort_event_request, "Base 2.1, 5.1.1", "Abort of a held Asynchronous Event Request ends it (007h), or says that it did not";
     event_requests_held, "Base 2.1, 5.1.2", "Asynchronous Event Requests wait, as many as AERL says";
     event_request_limit, "Base 2.1, 5.1.2", "one Asynchronous Event Request more than AERL is refused (105h)";
-    event_requests_hold_no_entry, "Base 2.1, 5.1.2", "held Asynchronous Event Requests leave room in completion queues of two entries";
-    event_masked_until_read, "Base 2.1, 5.1.2", "an event of a type comes once, and again only after its log page was read";
-    event_retained, "Base 2.1, 5.1.12", "reading a log page with Retain Asynchronous Event leaves its event masked";
+    event_requests_hold_no_entry, "Base 2.1, 5.1.2", "held Asynchronous Event Requests leave room in completion queues of two entries", pcie why::RINGS;
+    event_masked_until_read, "Base 2.1, 5.1.2", "an event of a type comes once, and again only after its log page was read", pcie why::RINGS;
+    event_retained, "Base 2.1, 5.1.12", "reading a log page with Retain Asynchronous Event leaves its event masked", pcie why::RINGS;
     keep_alive, "Base 2.1, 5.1.14", "Keep Alive succeeds where KAS says so, and is no opcode (001h) where not";
     firmware_refused, "Base 2.1, 5.1.8", "Firmware Commit to a slot that is not there, or that is read-only, is refused";
     device_self_test, "Base 2.1, 5.1.5", "Device Self-test is refused (001h) where OACS does not have it";

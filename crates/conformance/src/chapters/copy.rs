@@ -1,6 +1,6 @@
 //! Copy (NVM 1.1, 3.3.2).
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests};
 use crate::bench::{Bench, Mem, Ns, Pair, opcode, pattern};
 use crate::verdict::{Verdict, check, not_supported, same, same_bytes};
 use crate::wire::{Sqe, status, u8_at, u16_at, u32_at};
@@ -8,6 +8,7 @@ use crate::wire::{Sqe, status, u8_at, u16_at, u32_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "copy",
     title: "Copy",
+    scope: Scope::Any,
     tests: TESTS,
 };
 
@@ -82,11 +83,11 @@ fn copy_sqe(
     to: u64,
     format: u32,
 ) -> Verdict<Sqe> {
-    let prps = bench.prps(mem, at, count * 32)?;
+    let data = bench.pointer(mem, at, count * 32)?;
     let count_z = u32::try_from(count - 1).unwrap_or(255) & 0xff;
     Ok(Sqe::new(opcode::COPY)
         .nsid(ns.nsid)
-        .prps(prps)
+        .data(data)
         .qword(10, to)
         .dw(12, format << 8 | count_z))
 }

@@ -2,7 +2,7 @@
 
 use driver::Doorbells;
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests, why};
 use crate::bench::{Bench, Cq, Mem, Ns, Pair, Sq, head_of, opcode, tail_of};
 use crate::verdict::{Verdict, check, same};
 use crate::wire::{Sqe, status};
@@ -10,6 +10,7 @@ use crate::wire::{Sqe, status};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "doorbells",
     title: "Doorbell Buffer Config",
+    scope: Scope::Pcie(why::RINGS),
     tests: TESTS,
 };
 

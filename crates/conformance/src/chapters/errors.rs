@@ -1,6 +1,6 @@
 //! How commands fail (Base 2.1, 4.2.3): statuses, and the fields beside them.
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests};
 use crate::bench::{Bench, Ns, Pair, opcode, pattern};
 use crate::verdict::{Verdict, check, not_supported, same, same_bytes};
 use crate::wire::{Sqe, status, u16_at, u32_at};
@@ -8,6 +8,7 @@ use crate::wire::{Sqe, status, u16_at, u32_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "errors",
     title: "How commands fail",
+    scope: Scope::Any,
     tests: TESTS,
 };
 
@@ -87,9 +88,11 @@ fn namespace_inactive(bench: &mut Bench) -> Verdict {
     each_to(bench, nsid, status::INVALID_FIELD)
 }
 
+/// An opcode that no command set has; 7Fh is that of fabrics.
+const UNUSED: u8 = 0x7e;
 /// Opcodes that neither Base 2.1 nor the NVM command set has: 80h and above
 /// belong to vendors, and these to other command sets.
-const RESERVED: [u8; 9] = [0x03, 0x06, 0x07, 0x0a, 0x0b, 0x0f, 0x13, 0x1b, 0x7f];
+const RESERVED: [u8; 9] = [0x03, 0x06, 0x07, 0x0a, 0x0b, 0x0f, 0x13, 0x1b, UNUSED];
 
 fn unknown_opcodes(bench: &mut Bench) -> Verdict {
     let (ns, mut pair) = bench.io()?;
@@ -105,7 +108,7 @@ fn unknown_opcode_any_namespace(bench: &mut Bench) -> Verdict {
     let (ns, mut pair) = bench.io()?;
     for nsid in [0, 0xffff_ffff, 0xffff_fff0] {
         bench
-            .run(&mut pair, ns.sqe(0x7f, 0, 1).nsid(nsid))?
+            .run(&mut pair, ns.sqe(UNUSED, 0, 1).nsid(nsid))?
             .expect_any(&[status::INVALID_OPCODE, status::INVALID_NAMESPACE])?;
     }
     Ok(())
@@ -132,30 +135,37 @@ fn success_fields(bench: &mut Bench) -> Verdict {
     Ok(())
 }
 
+/// Identify with a reserved CNS, and Get Log Page of a reserved page, each with a place for data.
+fn refused_with_data(bench: &mut Bench) -> Verdict<[Sqe; 2]> {
+    let page = bench.mem(4096)?;
+    page.fill(0xa5);
+    let identify = bench.pointer(&page, 0, 4096)?;
+    let log = bench.pointer(&page, 0, 64)?;
+    Ok([
+        Sqe::new(0x06).dw(10, 0xff).data(identify),
+        Sqe::new(0x02).dw(10, 0x5f | 15 << 16).data(log),
+    ])
+}
+
 /// Commands that fail, each for a reason of its own.
 fn failing(bench: &mut Bench, ns: &Ns, pair: &mut Pair) -> Verdict<Vec<crate::wire::Cqe>> {
     let page = bench.mem(ns.block_len)?;
     let beyond = bench.transfer(ns, opcode::READ, ns.blocks, 1, &page)?;
-    let misaligned = ns.sqe(opcode::READ, 0, 1).prps((page.at(3), 0));
+    let mut io = vec![ns.sqe(UNUSED, 0, 1), beyond, beyond.nsid(0)];
+    let mut admin = refused_with_data(bench)?.to_vec();
+    admin.extend([Sqe::new(0x7b), Sqe::new(0x0a)]);
+    // Over fabrics there is neither a PRP nor a command that deletes a queue.
+    if !bench.is_over_fabrics() {
+        let read = ns.sqe(opcode::READ, 0, 1);
+        io.push(read.prps((page.at(3), 0)));
+        io.push(read.prps((page.iova(), 0)).psdt(0b11));
+        admin.push(Sqe::new(0x00).dw(10, 0x1234));
+    }
     let mut all = Vec::new();
-    for sqe in [
-        ns.sqe(0x7f, 0, 1),
-        beyond,
-        beyond.nsid(0),
-        misaligned,
-        ns.sqe(opcode::READ, 0, 1).prps((page.iova(), 0)).psdt(0b11),
-    ] {
+    for sqe in io {
         all.push(bench.run(pair, sqe)?.expect_error()?);
     }
-    for sqe in [
-        Sqe::new(0x7b),
-        Sqe::new(0x06).dw(10, 0xff).prps((page.iova(), 0)),
-        Sqe::new(0x02)
-            .dw(10, 0x5f | 15 << 16)
-            .prps((page.iova(), 0)),
-        Sqe::new(0x00).dw(10, 0x1234),
-        Sqe::new(0x0a),
-    ] {
+    for sqe in admin {
         all.push(bench.admin(sqe)?.expect_error()?);
     }
     Ok(all)
@@ -187,13 +197,15 @@ fn each_its_own(bench: &mut Bench) -> Verdict {
     let (ns, mut pair) = bench.io()?;
     let page = bench.mem(ns.block_len)?;
     let good = bench.transfer(&ns, opcode::READ, 0, 1, &page)?;
-    let kinds = [
+    let mut kinds = vec![
         (good, status::SUCCESS),
-        (ns.sqe(0x7f, 0, 1), status::INVALID_OPCODE),
+        (ns.sqe(UNUSED, 0, 1), status::INVALID_OPCODE),
         (good.qword(10, ns.blocks), status::LBA_OUT_OF_RANGE),
         (good.nsid(0), status::INVALID_NAMESPACE),
-        (good.prps((page.at(1), 0)), status::PRP_OFFSET_INVALID),
     ];
+    if !bench.is_over_fabrics() {
+        kinds.push((good.prps((page.at(1), 0)), status::PRP_OFFSET_INVALID));
+    }
     let mut expected = Vec::new();
     for turn in 0..40 {
         let (sqe, status) = kinds[turn * 7 % kinds.len()];
@@ -216,11 +228,10 @@ fn bad_do_not_disturb(bench: &mut Bench) -> Verdict {
     bench.write_blocks(&mut pair, &ns, 0, &data)?;
     let page = bench.mem(ns.block_len)?;
     let beyond = bench.transfer(&ns, opcode::WRITE, ns.blocks, 1, &page)?;
-    let bad = [
-        ns.sqe(0x7f, 0, 1),
-        beyond,
-        ns.sqe(opcode::WRITE, 0, 1).prps((page.at(2), 0)),
-    ];
+    let mut bad = vec![ns.sqe(UNUSED, 0, 1), beyond];
+    if !bench.is_over_fabrics() {
+        bad.push(ns.sqe(opcode::WRITE, 0, 1).prps((page.at(2), 0)));
+    }
     for _ in 0..25 {
         for n in 0..40 {
             bench.put(&mut pair.sq, bad[n % bad.len()]);
@@ -267,7 +278,7 @@ fn errors_on_several_queues(bench: &mut Bench) -> Verdict {
     for _ in 0..20 {
         for pair in [&mut one, &mut two] {
             bench
-                .run(pair, ns.sqe(0x7f, 0, 1))?
+                .run(pair, ns.sqe(UNUSED, 0, 1))?
                 .expect(status::INVALID_OPCODE)?;
         }
     }
@@ -281,13 +292,10 @@ fn pointers_of_refused(bench: &mut Bench) -> Verdict {
     let beyond = bench.transfer(&ns, opcode::READ, ns.blocks, 1, &page)?;
     bench.run(&mut pair, beyond)?.expect_error()?;
     bench.run(&mut pair, beyond.nsid(0))?.expect_error()?;
-    for sqe in [
-        Sqe::new(0x06).dw(10, 0xff).prps((page.iova(), 0)),
-        Sqe::new(0x06).nsid(0).prps((page.iova(), 0)),
-        Sqe::new(0x02)
-            .dw(10, 0x5f | 15 << 16)
-            .prps((page.iova(), 0)),
-    ] {
+    let [bad_identify, bad_log] = refused_with_data(bench)?;
+    let pointer = bench.pointer(&page, 0, 4096)?;
+    let no_namespace = Sqe::new(0x06).nsid(0).data(pointer);
+    for sqe in [bad_identify.data(pointer), no_namespace, bad_log] {
         bench.admin(sqe)?.expect_error()?;
     }
     check(page.bytes(0, page.len()).iter().all(|b| *b == 0xa5), || {
@@ -297,7 +305,12 @@ fn pointers_of_refused(bench: &mut Bench) -> Verdict {
 
 fn admin_errors_leave_io(bench: &mut Bench) -> Verdict {
     let (ns, mut pair) = bench.io()?;
-    for opcode in [0x7b, 0x00, 0x04, 0x05, 0x01] {
+    // Queues over fabrics are made by no admin command.
+    let of_queues: &[u8] = match bench.is_over_fabrics() {
+        false => &[0x00, 0x04, 0x05, 0x01],
+        true => &[],
+    };
+    for &opcode in [0x7b].iter().chain(of_queues) {
         bench
             .admin(Sqe::new(opcode).dw(10, 0xffff_0000))?
             .expect_error()?;

@@ -1,6 +1,6 @@
 //! Get Features and Set Features (Base 2.1, 5.1.11 and 5.1.25).
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests, why};
 use crate::bench::{Bench, Feature, pattern};
 use crate::verdict::{Verdict, check, not_supported, same, same_bytes, zero};
 use crate::wire::{Sqe, status, u8_at, u16_at, u32_at, u64_at};
@@ -8,6 +8,7 @@ use crate::wire::{Sqe, status, u8_at, u16_at, u32_at, u64_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "features",
     title: "Features: values, scopes, saving",
+    scope: Scope::Any,
     tests: TESTS,
 };
 
@@ -39,17 +40,17 @@ const TESTS: &[Test] = tests![
     number_of_queues_reserved, "Base 2.1, 5.1.25.2.1", "asking for FFFFh queues is refused (002h)";
     number_of_queues_late, "Base 2.1, 5.1.25.2.1", "Number of Queues cannot be changed once an I/O queue exists (00Ch)";
     number_of_queues_one, "Base 2.1, 5.1.25.2.1", "asking for one queue of each is granted, and one pair works";
-    coalescing, "Base 2.1, 5.1.25.2.2", "Interrupt Coalescing reads back threshold and time";
-    vector_configuration, "Base 2.1, 5.1.25.2.3", "Interrupt Vector Configuration is kept for each vector";
-    vector_configuration_bad, "Base 2.1, 5.1.25.2.3", "Interrupt Vector Configuration of a vector that is not there is refused (002h)";
+    coalescing, "Base 2.1, 5.1.25.2.2", "Interrupt Coalescing reads back threshold and time", pcie why::INTERRUPTS;
+    vector_configuration, "Base 2.1, 5.1.25.2.3", "Interrupt Vector Configuration is kept for each vector", pcie why::INTERRUPTS;
+    vector_configuration_bad, "Base 2.1, 5.1.25.2.3", "Interrupt Vector Configuration of a vector that is not there is refused (002h)", pcie why::INTERRUPTS;
     write_atomicity, "NVM 1.1, 4.1.3", "Write Atomicity Normal reads back Disable Normal";
     event_configuration, "Base 2.1, 5.1.25.1.5", "Asynchronous Event Configuration reads back the critical warnings and the notices that OAES has";
     timestamp, "Base 2.1, 5.1.25.1.7", "the timestamp goes on from what was set, and says where it came from";
     timestamp_after_reset, "Base 2.1, 5.1.25.1.7", "after a reset the timestamp says that it counts from there, or keeps what was set";
     host_behavior, "Base 2.1, 5.1.25.1.14", "Host Behavior Support reads back, and refuses values that are no booleans (002h)";
     keep_alive_timer, "Base 2.1, 5.1.25.1.8", "the Keep Alive Timer reads back, rounded up to its granularity, where KAS has one";
-    host_identifier, "Base 2.1, 5.1.25.1.28", "the Host Identifier reads back, in the sizes that CTRATT has";
-    no_buffer_needed, "Base 2.1, 5.1.11", "features without a data structure leave the data buffer alone";
+    host_identifier, "Base 2.1, 5.1.25.1.28", "the Host Identifier reads back, in the sizes that CTRATT has", pcie why::IDENTIFIER;
+    no_buffer_needed, "Base 2.1, 5.1.11", "features without a data structure leave the data buffer alone", pcie why::PRPS;
 ];
 
 /// Features whose value is dword 0 alone, with a value that each can have and
@@ -72,8 +73,25 @@ fn scope(bench: &mut Bench, fid: u32) -> Verdict<u32> {
     }
 }
 
+/// Those features that a controller has: interrupts are PCIe's.
+fn applicable(bench: &Bench, fids: &[u32]) -> Vec<u32> {
+    let all = fids.iter().copied();
+    let over_fabrics = bench.is_over_fabrics();
+    all.filter(|fid| !(over_fabrics && matches!(fid, 0x08 | 0x09)))
+        .collect()
+}
+
+/// Those of [`PLAIN`] that a controller has.
+fn plain(bench: &Bench) -> Vec<(u32, u32)> {
+    let fids: Vec<u32> = PLAIN.iter().map(|(fid, _)| *fid).collect();
+    let applicable = applicable(bench, &fids);
+    let all = PLAIN.iter().copied();
+    all.filter(|(fid, _)| applicable.contains(fid)).collect()
+}
+
 fn mandatory(bench: &mut Bench) -> Verdict {
-    for fid in [0x01, 0x02, 0x04, 0x05, 0x07, 0x08, 0x09, 0x0a, 0x0b] {
+    let all = [0x01, 0x02, 0x04, 0x05, 0x07, 0x08, 0x09, 0x0a, 0x0b];
+    for fid in applicable(bench, &all) {
         let nsid = scope(bench, fid)?;
         bench.get_feature(fid, Feature::Current, nsid)?.ok()?;
     }
@@ -142,7 +160,7 @@ fn capabilities(bench: &mut Bench) -> Verdict {
 
 fn default_after_reset(bench: &mut Bench) -> Verdict {
     needs_select(bench)?;
-    for &(fid, _) in PLAIN {
+    for (fid, _) in plain(bench) {
         let nsid = scope(bench, fid)?;
         let current = bench.get_feature(fid, Feature::Current, nsid)?.ok()?.dw0();
         let saved = bench.get_feature(fid, Feature::Saved, nsid)?.ok()?.dw0();
@@ -166,7 +184,7 @@ fn set_and_save(bench: &mut Bench, fid: u32, nsid: u32, value: u32) -> Verdict<c
 fn not_saveable(bench: &mut Bench) -> Verdict {
     needs_select(bench)?;
     let mut any = false;
-    for &(fid, value) in PLAIN {
+    for (fid, value) in plain(bench) {
         if capabilities_of(bench, fid)?.is_none_or(|found| found & 1 == 1) {
             continue;
         }
@@ -191,7 +209,7 @@ fn not_saveable(bench: &mut Bench) -> Verdict {
 fn saved_survives(bench: &mut Bench) -> Verdict {
     needs_select(bench)?;
     let mut any = false;
-    for &(fid, value) in PLAIN {
+    for (fid, value) in plain(bench) {
         // Saveable and changeable.
         if capabilities_of(bench, fid)?.is_none_or(|found| found & 0b101 != 0b101) {
             continue;
@@ -232,7 +250,7 @@ fn saved_survives(bench: &mut Bench) -> Verdict {
 fn not_changeable(bench: &mut Bench) -> Verdict {
     needs_select(bench)?;
     let mut any = false;
-    for &(fid, value) in PLAIN {
+    for (fid, value) in plain(bench) {
         if capabilities_of(bench, fid)?.is_none_or(|found| found & 0b100 != 0) {
             continue;
         }
@@ -251,7 +269,7 @@ fn not_changeable(bench: &mut Bench) -> Verdict {
 
 fn not_namespace_specific(bench: &mut Bench) -> Verdict {
     let nsid = bench.ns()?.nsid;
-    for fid in [0x01, 0x02, 0x08, 0x0b] {
+    for fid in applicable(bench, &[0x01, 0x02, 0x08, 0x0b]) {
         bench
             .set_feature(fid, nsid, 0)?
             .expect(status::NOT_NAMESPACE_SPECIFIC)?;

@@ -1,7 +1,7 @@
 //! Format NVM (Base 2.1, 5.1.10).
 
 use super::namespaces::{formats, ns_again};
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests};
 use crate::bench::{Bench, Ns, opcode, pattern};
 use crate::verdict::{Verdict, check, not_supported, same, same_bytes};
 use crate::wire::{Cqe, Sqe, status, u8_at, u32_at};
@@ -9,6 +9,7 @@ use crate::wire::{Cqe, Sqe, status, u8_at, u32_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "format",
     title: "Format NVM",
+    scope: Scope::Any,
     tests: TESTS,
 };
 

@@ -1,6 +1,6 @@
 //! Fused commands: Compare and Write (Base 2.1, 3.4.2; NVM 1.1, 2.1.5).
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests, why};
 use crate::bench::{Bench, Mem, Ns, Pair, opcode, pattern};
 use crate::verdict::{Verdict, not_supported, same, same_bytes};
 use crate::wire::{Cqe, Sqe, status, u16_at};
@@ -8,6 +8,7 @@ use crate::wire::{Cqe, Sqe, status, u16_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "fused",
     title: "Fused Compare and Write",
+    scope: Scope::Any,
     tests: TESTS,
 };
 
@@ -17,7 +18,7 @@ const TESTS: &[Test] = tests![
     fused_mismatch, "NVM 1.1, 2.1.5", "Compare and Write writes nothing where the comparison fails: 285h, and 009h for the Write";
     fused_alone, "Base 2.1, 3.4.2", "half of a fused pair is refused (00Ah), and commands beside it are done";
     fused_different_ranges, "NVM 1.1, 2.1.5", "Compare and Write of different ranges writes nothing";
-    fused_bad_second, "Base 2.1, 3.4.2", "a fused Write that fails makes no completion of the Compare go missing";
+    fused_bad_second, "Base 2.1, 3.4.2", "a fused Write that fails makes no completion of the Compare go missing", pcie why::PRPS;
     fused_reserved, "Base 2.1, 4.1", "FUSE 11b is refused (002h)";
     fused_often, "NVM 1.1, 2.1.5", "Compare and Write works at every place of the queue, also around its end";
 ];

@@ -1,6 +1,6 @@
 //! Identify (Base 2.1, 5.1.13; NVM 1.1, 4.1.5).
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests, why};
 use crate::bench::Bench;
 use crate::verdict::{Verdict, check, not_supported, same, same_bytes, zero};
 use crate::wire::{Sqe, status, text, u8_at, u16_at, u32_at, u64_at};
@@ -8,6 +8,7 @@ use crate::wire::{Sqe, status, text, u8_at, u16_at, u32_at, u64_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "identify",
     title: "Identify",
+    scope: Scope::Any,
     tests: TESTS,
 };
 
@@ -37,9 +38,9 @@ const TESTS: &[Test] = tests![
     allocated_list, "Base 2.1, 5.1.13.2.9", "the list of allocated namespaces contains the active ones, where there is Namespace Management";
     controller_list, "Base 2.1, 5.1.13.2.12", "the list of controllers has this one, where there is Namespace Management";
     unknown_cns, "Base 2.1, 5.1.13.1", "Identify with a reserved CNS is refused (002h)";
-    identify_two_pages, "Base 2.1, 5.1.13", "Identify data may start inside a page and go on in another";
-    identify_prp_rules, "Base 2.1, 4.3.1", "Identify data at an odd address, or with an offset in PRP Entry 2, is refused (013h)";
-    identify_nowhere, "Base 2.1, 4.2.3", "Identify data where no memory is ends with an error, and the next command works";
+    identify_two_pages, "Base 2.1, 5.1.13", "Identify data may start inside a page and go on in another", pcie why::PRPS;
+    identify_prp_rules, "Base 2.1, 4.3.1", "Identify data at an odd address, or with an offset in PRP Entry 2, is refused (013h)", pcie why::PRPS;
+    identify_nowhere, "Base 2.1, 4.2.3", "Identify data where no memory is ends with an error, and the next command works", pcie why::PRPS;
     host_memory_buffer, "Base 2.1, 5.1.13.2.1", "HMMIN is not above HMPRE";
 ];
 

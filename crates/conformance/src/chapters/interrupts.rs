@@ -1,7 +1,7 @@
 //! Interrupts by MSI-X and MSI (PCIe Transport 1.1, 3.5; Base 2.1, 5.1.25.2.2 and
 //! 5.1.25.2.3).
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests, why};
 use crate::bench::register::{INTMC, INTMS};
 use crate::bench::{Bench, Pair, opcode};
 use crate::verdict::{Verdict, check, not_supported};
@@ -10,6 +10,7 @@ use crate::wire::Sqe;
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "interrupts",
     title: "Interrupts by MSI-X and MSI",
+    scope: Scope::Pcie(why::INTERRUPTS),
     tests: TESTS,
 };
 

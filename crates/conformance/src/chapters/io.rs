@@ -1,7 +1,7 @@
 //! Reading and writing (NVM 1.1, 3.3; Base 2.1, 7.2): bounds, sizes, what
 //! arrives where.
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests};
 use crate::bench::{Bench, Feature, Ns, Pair, opcode, pattern};
 use crate::verdict::{Verdict, check, not_supported, same, same_bytes};
 use crate::wire::{Sqe, status, u8_at, u16_at};
@@ -9,6 +9,7 @@ use crate::wire::{Sqe, status, u8_at, u16_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "io",
     title: "Read, Write, Flush: bounds, sizes, data",
+    scope: Scope::Any,
     tests: TESTS,
 };
 
@@ -101,8 +102,8 @@ fn read_leaves_the_rest(bench: &mut Bench) -> Verdict {
     bench.write_blocks(&mut pair, &ns, 1, &data)?;
     let mem = bench.mem(ns.block_len + 8192)?;
     mem.fill(0xa5);
-    let prps = bench.prps(&mem, 4096, ns.block_len)?;
-    let sqe = ns.sqe(opcode::READ, 1, 1).prps(prps);
+    let pointer = bench.pointer(&mem, 4096, ns.block_len)?;
+    let sqe = ns.sqe(opcode::READ, 1, 1).data(pointer);
     bench.run(&mut pair, sqe)?.ok()?;
     same_bytes("the block", &mem.bytes(4096, ns.block_len), &data)?;
     let end = 4096 + ns.block_len;
@@ -503,7 +504,7 @@ fn unwritten_data(bench: &mut Bench) -> Verdict {
     ranges.write(4, &blocks.to_le_bytes());
     let sqe = Sqe::new(opcode::DATASET_MANAGEMENT)
         .nsid(ns.nsid)
-        .prps((ranges.iova(), 0))
+        .data(bench.pointer(&ranges, 0, 16)?)
         .dw(11, 0b100);
     bench.run(&mut pair, sqe)?.ok()?;
     // DULBE may make such reads fail; it is off after a reset.

@@ -1,6 +1,6 @@
 //! The Key Value command set (KV 1.1).
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests};
 use crate::bench::{Bench, CC_ENABLE, Pair, pattern};
 use crate::verdict::{Verdict, check, not_supported, same, same_bytes};
 use crate::wire::{Cqe, Sqe, bits, status, u8_at, u16_at, u32_at, u64_at};
@@ -8,6 +8,7 @@ use crate::wire::{Cqe, Sqe, bits, status, u8_at, u16_at, u32_at, u64_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "key_value",
     title: "Key Value command set",
+    scope: Scope::Any,
     tests: TESTS,
 };
 
@@ -127,9 +128,9 @@ fn try_store(
 ) -> Verdict<Cqe> {
     let mem = bench.mem(value.len().max(4))?;
     mem.write(0, value);
-    let prps = bench.prps(&mem, 0, value.len().max(1))?;
+    let data = bench.pointer(&mem, 0, value.len().max(1))?;
     let size = u32::try_from(value.len()).unwrap_or(u32::MAX);
-    let sqe = sqe(rig, STORE, key, size, options).prps(prps);
+    let sqe = sqe(rig, STORE, key, size, options).data(data);
     bench.run(&mut rig.pair, sqe)
 }
 
@@ -142,9 +143,9 @@ fn store(bench: &mut Bench, rig: &mut Rig, key: &[u8], value: &[u8]) -> Verdict 
 fn retrieve(bench: &mut Bench, rig: &mut Rig, key: &[u8], room: usize) -> Verdict<(Cqe, Vec<u8>)> {
     let mem = bench.mem(room.max(4))?;
     mem.fill(0xa5);
-    let prps = bench.prps(&mem, 0, room.max(1))?;
+    let data = bench.pointer(&mem, 0, room.max(1))?;
     let size = u32::try_from(room).unwrap_or(u32::MAX);
-    let sqe = sqe(rig, RETRIEVE, key, size, 0).prps(prps);
+    let sqe = sqe(rig, RETRIEVE, key, size, 0).data(data);
     let cqe = bench.run(&mut rig.pair, sqe)?;
     Ok((cqe, mem.bytes(0, room)))
 }
@@ -170,9 +171,9 @@ fn is(cqe: &Cqe, expected: u16) -> Verdict {
 fn list(bench: &mut Bench, rig: &mut Rig, from: &[u8], room: usize) -> Verdict<Vec<Vec<u8>>> {
     let mem = bench.mem(room + 8)?;
     mem.fill(0xa5);
-    let prps = bench.prps(&mem, 0, room)?;
+    let data = bench.pointer(&mem, 0, room)?;
     let size = u32::try_from(room).unwrap_or(u32::MAX);
-    let sqe = sqe(rig, LIST, from, size, 0).prps(prps);
+    let sqe = sqe(rig, LIST, from, size, 0).data(data);
     bench.run(&mut rig.pair, sqe)?.ok()?;
     let bytes = mem.bytes(0, room + 8);
     same_bytes("the buffer's end", &bytes[room..], &[0xa5; 8])?;
@@ -498,12 +499,12 @@ fn prp_offset(bench: &mut Bench) -> Verdict {
     let mut rig = rig(bench)?;
     let mem = bench.mem(3 * 4096)?;
     let value = mem.pattern(1000, 5003, 0x6b6);
-    let prps = bench.prps(&mem, 1000, 5003)?;
-    let stored = sqe(&rig, STORE, b"conf", 5003, 0).prps(prps);
+    let data = bench.pointer(&mem, 1000, 5003)?;
+    let stored = sqe(&rig, STORE, b"conf", 5003, 0).data(data);
     bench.run(&mut rig.pair, stored)?.ok()?;
     mem.fill(0xa5);
-    let prps = bench.prps(&mem, 2004, 5003)?;
-    let retrieved = sqe(&rig, RETRIEVE, b"conf", 5003, 0).prps(prps);
+    let data = bench.pointer(&mem, 2004, 5003)?;
+    let retrieved = sqe(&rig, RETRIEVE, b"conf", 5003, 0).data(data);
     bench.run(&mut rig.pair, retrieved)?.ok()?;
     same_bytes("the value", &mem.bytes(2004, 5003), &value)?;
     same_bytes("what is before it", &mem.bytes(1996, 8), &[0xa5; 8])?;

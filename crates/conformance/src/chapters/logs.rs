@@ -1,6 +1,6 @@
 //! Get Log Page (Base 2.1, 5.1.12).
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests, why};
 use crate::bench::{Bench, opcode};
 use crate::verdict::{Verdict, check, not_supported, same, same_bytes, zero};
 use crate::wire::{Cqe, Sqe, status, u8_at, u16_at, u32_at, u64_at, u128_at};
@@ -8,6 +8,7 @@ use crate::wire::{Cqe, Sqe, status, u8_at, u16_at, u32_at, u64_at, u128_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "logs",
     title: "Log pages",
+    scope: Scope::Any,
     tests: TESTS,
 };
 
@@ -22,12 +23,12 @@ const TESTS: &[Test] = tests![
     offset_misaligned, "Base 2.1, 5.1.12", "an offset that is not a multiple of four is refused (002h)";
     offset_type, "Base 2.1, 5.1.12", "an index offset into a page that has none is refused (002h)";
     longer_than_mdts, "Base 2.1, 5.1.12", "more bytes than MDTS are refused (002h)";
-    several_pages_of_memory, "Base 2.1, 4.3.1", "log data may start inside a page of memory and go on in others";
+    several_pages_of_memory, "Base 2.1, 4.3.1", "log data may start inside a page of memory and go on in others", pcie why::PRPS;
     smart_of_namespace, "Base 2.1, 5.1.12.1.3", "SMART of one namespace is refused (002h) where LPA does not have it";
     smart_fields, "Base 2.1, 5.1.12.1.3", "SMART: fields are within their bounds and reserved ones are 0";
     smart_counts_commands, "Base 2.1, 5.1.12.1.3", "SMART counts each Read and each Write of the host";
     smart_counts_data, "Base 2.1, 5.1.12.1.3", "SMART counts data in thousands of 512 bytes, rounded up";
-    smart_survives_reset, "Base 2.1, 5.1.12.1.3", "SMART counters do not go back at a reset";
+    smart_survives_reset, "Base 2.1, 5.1.12.1.3", "SMART counters do not go back at a reset", pcie why::CONTROLLER;
     smart_counts_shutdowns, "Base 2.1, 5.1.12.1.3", "a normal shutdown is no unsafe one";
     firmware_slots, "Base 2.1, 5.1.12.1.4", "the active firmware slot has the revision that Identify Controller tells";
     changed_namespaces, "Base 2.1, 5.1.12.1.5", "the list of changed namespaces rises, and is empty once it was read";
@@ -361,8 +362,12 @@ fn effects(bench: &mut Bench) -> Verdict<Vec<u8>> {
 
 /// A command of this opcode that no controller carries out: a namespace that
 /// cannot be, every other field all ones.
-fn impossible(opcode: u8) -> Sqe {
-    let sqe = Sqe::new(opcode).nsid(0xffff_fff0).prps((1, 1));
+fn impossible(bench: &Bench, opcode: u8) -> Sqe {
+    let mut sqe = Sqe::new(opcode).nsid(0xffff_fff0);
+    // Over fabrics no pointer reaches the controller.
+    if !bench.is_over_fabrics() {
+        sqe = sqe.prps((1, 1));
+    }
     (10..16).fold(sqe, |sqe, index| sqe.dw(index, u32::MAX))
 }
 
@@ -385,7 +390,7 @@ fn effects_admin(bench: &mut Bench) -> Verdict {
             check(claims, || "Asynchronous Event Request is not there".into())?;
             continue;
         }
-        let cqe = bench.admin(impossible(opcode))?;
+        let cqe = bench.admin_of_target(impossible(bench, opcode))?;
         claims_agree(claims, "admin", opcode, &cqe)?;
     }
     bench.controller().map(drop)
@@ -397,7 +402,8 @@ fn effects_io(bench: &mut Bench) -> Verdict {
     let first = pair.sq.tail;
     for opcode in 0..0x80_u8 {
         let claims = u32_at(&log, 1024 + usize::from(opcode) * 4) & 1 == 1;
-        let cqe = bench.run(&mut pair, impossible(opcode))?;
+        let sqe = impossible(bench, opcode);
+        let cqe = bench.run(&mut pair, sqe)?;
         claims_agree(claims, "I/O", opcode, &cqe)?;
     }
     check(pair.sq.tail == first, || {
@@ -477,9 +483,9 @@ fn effects_fields(bench: &mut Bench) -> Verdict {
 /// A command that fails with More set, and its completion.
 fn error_with_more(bench: &mut Bench) -> Verdict<(Cqe, u32, u64)> {
     let (ns, mut pair) = bench.io()?;
-    let page = bench.mem(4096)?;
+    let page = bench.mem(ns.block_len)?;
     let slba = ns.blocks;
-    let past = ns.sqe(opcode::READ, slba, 1).prps((page.iova(), 0));
+    let past = bench.transfer(&ns, opcode::READ, slba, 1, &page)?;
     let cqe = bench.run(&mut pair, past)?.expect_error()?;
     if cqe.more() {
         return Ok((cqe, ns.nsid, slba));

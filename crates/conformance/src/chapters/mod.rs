@@ -4,6 +4,7 @@ mod admin;
 mod copy;
 mod doorbells;
 mod errors;
+mod fabrics;
 mod features;
 mod format;
 mod fused;
@@ -25,6 +26,47 @@ mod zones;
 
 use crate::{Bench, Verdict};
 
+/// Which controllers a test is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Every controller.
+    Any,
+    /// Controllers over PCIe; why not those over NVMe/TCP.
+    Pcie(&'static str),
+    /// Controllers over NVMe/TCP.
+    Fabrics,
+}
+
+impl Scope {
+    /// Why a test is not for a controller; `None` where it is.
+    #[must_use]
+    pub fn excludes(self, is_over_fabrics: bool) -> Option<&'static str> {
+        match self {
+            Self::Pcie(why) if is_over_fabrics => Some(why),
+            Self::Fabrics if !is_over_fabrics => Some(why::FABRICS),
+            _ => None,
+        }
+    }
+}
+
+/// Why tests are not for some controllers.
+mod why {
+    pub(super) const PRPS: &str = "it is about PRPs, which NVMe/TCP does not have";
+    pub(super) const POINTERS: &str =
+        "over NVMe/TCP data are in capsules and PDUs, and a descriptor names no memory";
+    pub(super) const RINGS: &str =
+        "over NVMe/TCP a queue is a connection; rings and doorbells are the host's own";
+    pub(super) const INTERRUPTS: &str = "over NVMe/TCP there are no interrupts";
+    pub(super) const FUNCTION: &str = "over NVMe/TCP there is no PCI function";
+    pub(super) const REGISTERS: &str =
+        "over NVMe/TCP hosts reach CAP, VS, CC, CSTS, NSSR and CRTO, each as a whole";
+    pub(super) const IDENTIFIER: &str = "over NVMe/TCP Connect sets the Host Identifier";
+    pub(super) const CONTROLLER: &str =
+        "over NVMe/TCP a host that connects again has another controller";
+    pub(super) const PCIE: &str = "it is about the PCIe transport";
+    pub(super) const FABRICS: &str = "it is about NVMe over Fabrics";
+}
+
 /// One check of a controller.
 #[derive(Clone, Copy)]
 pub struct Test {
@@ -34,8 +76,24 @@ pub struct Test {
     pub section: &'static str,
     /// What is so where it passes.
     pub title: &'static str,
+    /// Which controllers it is for, within its chapter's.
+    scope: Scope,
     /// The check itself, on a controller that is enabled.
     pub(crate) run: fn(&mut Bench) -> Verdict,
+}
+
+impl Test {
+    /// Which controllers it is for: tests of the transport over PCIe are for no other.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        let of_pcie = ["PCI 3.0, ", "PCIe Transport 1.1, "];
+        match self.scope {
+            Scope::Any if of_pcie.iter().any(|of| self.section.starts_with(of)) => {
+                Scope::Pcie(why::PCIE)
+            }
+            scope => scope,
+        }
+    }
 }
 
 /// Tests that belong together.
@@ -45,6 +103,8 @@ pub struct Chapter {
     pub name: &'static str,
     /// What it is about.
     pub title: &'static str,
+    /// Which controllers it is for.
+    pub scope: Scope,
     /// Its tests, in the order in which they are run.
     pub tests: &'static [Test],
 }
@@ -73,15 +133,19 @@ pub const CHAPTERS: &[Chapter] = &[
     sharing::CHAPTER,
     key_value::CHAPTER,
     zones::CHAPTER,
+    fabrics::CHAPTER,
 ];
 
-/// A table of tests: name, section, title.
+/// A table of tests: name, section, title, and `pcie` with why it is not for NVMe/TCP.
 macro_rules! tests {
-    ($($name:ident, $section:literal, $title:literal;)*) => {
+    (@scope) => { $crate::chapters::Scope::Any };
+    (@scope $why:expr) => { $crate::chapters::Scope::Pcie($why) };
+    ($($name:ident, $section:literal, $title:literal $(, pcie $why:expr)?;)*) => {
         &[$($crate::chapters::Test {
             name: stringify!($name),
             section: $section,
             title: $title,
+            scope: tests!(@scope $($why)?),
             run: $name,
         }),*]
     };

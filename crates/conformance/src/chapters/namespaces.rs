@@ -1,7 +1,7 @@
 //! Namespace Management and Namespace Attachment (Base 2.1, 5.1.20, 5.1.21 and
 //! 8.1.15).
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests};
 use crate::bench::{Bench, Mem, Ns, opcode, pattern};
 use crate::verdict::{Verdict, check, fail, not_supported, same, same_bytes, zero};
 use crate::wire::{Cqe, Sqe, status, u8_at, u16_at, u32_at, u64_at, u128_at};
@@ -9,6 +9,7 @@ use crate::wire::{Cqe, Sqe, status, u8_at, u16_at, u32_at, u64_at, u128_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "namespaces",
     title: "Namespace Management and Attachment",
+    scope: Scope::Any,
     tests: TESTS,
 };
 
@@ -67,7 +68,8 @@ pub(super) fn create_sqe(
     mem.write64(0, nsze);
     mem.write64(8, ncap);
     mem.write(26, &[flbas]);
-    Ok((Sqe::new(0x0d).prps((mem.iova(), 0)), mem))
+    let data = bench.pointer(&mem, 0, 4096)?;
+    Ok((Sqe::new(0x0d).data(data), mem))
 }
 
 pub(super) fn delete(bench: &mut Bench, nsid: u32) -> Verdict<Cqe> {
@@ -87,7 +89,8 @@ pub(super) fn attach(
     for (index, id) in controllers.iter().enumerate() {
         mem.write(2 + 2 * index, &id.to_le_bytes());
     }
-    let sqe = Sqe::new(0x15).nsid(nsid).prps((mem.iova(), 0));
+    let data = bench.pointer(&mem, 0, 4096)?;
+    let sqe = Sqe::new(0x15).nsid(nsid).data(data);
     bench.admin(sqe.dw(10, select))
 }
 

@@ -1,7 +1,7 @@
 //! NVM commands that a controller may have or not (NVM 1.1, 3.3): Compare, Write
 //! Zeroes, Dataset Management, Verify, Write Uncorrectable.
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests, why};
 use crate::bench::{Bench, Ns, Pair, opcode, pattern};
 use crate::verdict::{Verdict, check, not_supported, same_bytes, zero};
 use crate::wire::{Cqe, Sqe, status, u8_at, u16_at, u32_at};
@@ -9,6 +9,7 @@ use crate::wire::{Cqe, Sqe, status, u8_at, u16_at, u32_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "optional",
     title: "Compare, Write Zeroes, Dataset Management, Verify, Write Uncorrectable",
+    scope: Scope::Any,
     tests: TESTS,
 };
 
@@ -20,7 +21,7 @@ const TESTS: &[Test] = tests![
     write_zeroes, "NVM 1.1, 3.3.8", "Write Zeroes makes its blocks zeros and touches no others, with and without Deallocate";
     write_zeroes_bounds, "NVM 1.1, 3.3.8", "Write Zeroes beyond the end is refused (080h) and changes nothing";
     write_zeroes_large, "NVM 1.1, 3.3.8", "Write Zeroes is not bound by MDTS, only by WZSL";
-    write_zeroes_no_data, "NVM 1.1, 3.3.8", "Write Zeroes takes no data: its pointers are not looked at";
+    write_zeroes_no_data, "NVM 1.1, 3.3.8", "Write Zeroes takes no data: its pointers are not looked at", pcie why::PRPS;
     deallocate, "NVM 1.1, 3.3.3", "Deallocate succeeds, and touches no blocks beside its ranges";
     deallocate_many, "NVM 1.1, 3.3.3", "256 ranges, across pages of memory, are taken";
     deallocate_bounds, "NVM 1.1, 3.3.3", "a range beyond the end is refused (080h)";
@@ -235,11 +236,11 @@ fn dataset_sqe(bench: &mut Bench, ns: &Ns, ranges: &[(u32, u64)], at: usize) -> 
         mem.write(place + 4, &blocks.to_le_bytes());
         mem.write64(place + 8, *slba);
     }
-    let prps = bench.prps(&mem, at, ranges.len() * 16)?;
+    let data = bench.pointer(&mem, at, ranges.len() * 16)?;
     let count_z = u32::try_from(ranges.len() - 1).unwrap_or(255);
     Ok(Sqe::new(opcode::DATASET_MANAGEMENT)
         .nsid(ns.nsid)
-        .prps(prps)
+        .data(data)
         .dw(10, count_z)
         .dw(11, 0b100))
 }
@@ -479,7 +480,7 @@ fn get_lba_status(bench: &mut Bench) -> Verdict {
         mem.fill(0xa5);
         let sqe = Sqe::new(0x86)
             .nsid(ns.nsid)
-            .prps((mem.iova(), 0))
+            .data(bench.pointer(&mem, 0, 4096)?)
             .dw(12, 1023)
             .dw(13, action << 24);
         let cqe = bench.admin(sqe)?;
@@ -499,7 +500,7 @@ fn get_lba_status(bench: &mut Bench) -> Verdict {
     }
     let past = Sqe::new(0x86)
         .nsid(ns.nsid)
-        .prps((mem.iova(), 0))
+        .data(bench.pointer(&mem, 0, 4096)?)
         .qword(10, ns.blocks)
         .dw(12, 1023)
         .dw(13, 0x10 << 24);

@@ -1,6 +1,6 @@
 //! The PCI function (PCIe Transport 1.1, 3; PCI 3.0).
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests, why};
 use crate::bench::{Bench, opcode};
 use crate::verdict::{Verdict, check, fail, not_supported, same};
 use crate::wire::{Sqe, u8_at, u16_at, u32_at};
@@ -8,6 +8,7 @@ use crate::wire::{Sqe, u8_at, u16_at, u32_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "pci",
     title: "Configuration space, capabilities and base address registers",
+    scope: Scope::Pcie(why::FUNCTION),
     tests: TESTS,
 };
 

@@ -1,6 +1,6 @@
 //! Where data lies: PRP entries and lists (Base 2.1, 4.3.1), and SGLs (4.3.2).
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests, why};
 use crate::bench::{Bench, Mem, Ns, Pair, opcode, pattern};
 use crate::verdict::{Verdict, check, not_supported, same_bytes};
 use crate::wire::{Sqe, status, u32_at};
@@ -8,6 +8,7 @@ use crate::wire::{Sqe, status, u32_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "pointers",
     title: "PRP entries, PRP lists and SGLs",
+    scope: Scope::Pcie(why::POINTERS),
     tests: TESTS,
 };
 

@@ -1,7 +1,7 @@
 //! Making and deleting I/O queues (Base 2.1, 5.2.1 to 5.2.4), and what every
 //! command demands of them (3.3.1).
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests, why};
 use crate::bench::{Bench, CC_ENABLE, Cq, Ns, Pair, Sq, head_of, opcode, tail_of};
 use crate::verdict::{Verdict, check, not_supported, same};
 use crate::wire::{Sqe, status};
@@ -9,6 +9,7 @@ use crate::wire::{Sqe, status};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "queues",
     title: "I/O queues: making, using and deleting them",
+    scope: Scope::Pcie(why::RINGS),
     tests: TESTS,
 };
 

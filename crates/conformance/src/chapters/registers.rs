@@ -1,7 +1,7 @@
 //! Properties of the controller (Base 2.1, 3.1.4), and enabling, resetting and
 //! shutting down by them (3.5 to 3.7).
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests, why};
 use crate::bench::register::{ACQ, AQA, ASQ, CAP, CC, CMBLOC, CRTO, CSTS, INTMC, INTMS, NSSR, VS};
 use crate::bench::{Bench, CC_ENABLE};
 use crate::verdict::{Verdict, check, fail, not_supported, same};
@@ -10,36 +10,37 @@ use crate::wire::{Sqe, status, u32_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "registers",
     title: "Properties, enabling, resets and shutdown",
+    scope: Scope::Any,
     tests: TESTS,
 };
 
 const TESTS: &[Test] = tests![
     cap_fields, "Base 2.1, 3.1.4.1", "CAP: queues of two entries at least, a command set, MPSMAX not below MPSMIN, reserved bits 0";
-    cap_in_halves, "Base 2.1, 3.1.4.1", "CAP reads the same as 64 bits and as two times 32";
+    cap_in_halves, "Base 2.1, 3.1.4.1", "CAP reads the same as 64 bits and as two times 32", pcie why::REGISTERS;
     cap_ready_modes, "Base 2.1, 3.1.4.1", "CAP.CRMS has Controller Ready With Media since 2.0, and CRTO agrees with CAP.TO";
     version, "Base 2.1, 3.1.4.2", "VS is a version, and Identify Controller has the same";
-    reserved_read_zero, "Base 2.1, 3.1.4", "reserved properties, and those of features that CAP does not have, read as 0";
-    read_only, "Base 2.1, 3.1.4", "writing CAP, VS, CRTO and CSTS.RDY changes nothing";
-    queue_registers_while_enabled, "Base 2.1, 3.1.4.8", "AQA, ASQ and ACQ read back what was written, also while CC.EN is 1";
-    queue_registers_in_halves, "Base 2.1, 3.1.4.9", "ASQ and ACQ are written and read in halves of 32 bits";
+    reserved_read_zero, "Base 2.1, 3.1.4", "reserved properties, and those of features that CAP does not have, read as 0", pcie why::REGISTERS;
+    read_only, "Base 2.1, 3.1.4", "writing CAP, VS, CRTO and CSTS.RDY changes nothing", pcie why::REGISTERS;
+    queue_registers_while_enabled, "Base 2.1, 3.1.4.8", "AQA, ASQ and ACQ read back what was written, also while CC.EN is 1", pcie why::REGISTERS;
+    queue_registers_in_halves, "Base 2.1, 3.1.4.9", "ASQ and ACQ are written and read in halves of 32 bits", pcie why::REGISTERS;
     cc_reads_back, "Base 2.1, 3.1.4.5", "CC reads back what was written";
     ready_edges, "Base 2.1, 3.5.1", "CSTS.RDY follows CC.EN, both ways, within the time that CAP tells, again and again";
     ready_stays_low, "Base 2.1, 3.1.4.6", "CSTS.RDY stays 0 while CC.EN is 0";
     status_when_ready, "Base 2.1, 3.1.4.6", "an enabled controller reports no fatal status, no shutdown and no pause";
-    smallest_admin_queues, "Base 2.1, 3.1.4.8", "admin queues of two entries work, over several laps";
-    largest_admin_queues, "Base 2.1, 3.1.4.8", "admin queues of 4096 entries work";
-    uneven_admin_queues, "Base 2.1, 3.1.4.8", "admin queues of different sizes work, over several laps";
-    entry_sizes_unset, "Base 2.1, 5.2.1", "with CC.IOSQES and CC.IOCQES unset the admin queue works and no I/O queue can be made";
-    entry_sizes_later, "Base 2.1, 3.1.4.5", "CC.IOSQES and CC.IOCQES may be set after CC.EN, before the first I/O queue";
+    smallest_admin_queues, "Base 2.1, 3.1.4.8", "admin queues of two entries work, over several laps", pcie why::RINGS;
+    largest_admin_queues, "Base 2.1, 3.1.4.8", "admin queues of 4096 entries work", pcie why::RINGS;
+    uneven_admin_queues, "Base 2.1, 3.1.4.8", "admin queues of different sizes work, over several laps", pcie why::RINGS;
+    entry_sizes_unset, "Base 2.1, 5.2.1", "with CC.IOSQES and CC.IOCQES unset the admin queue works and no I/O queue can be made", pcie why::RINGS;
+    entry_sizes_later, "Base 2.1, 3.1.4.5", "CC.IOSQES and CC.IOCQES may be set after CC.EN, before the first I/O queue", pcie why::RINGS;
     bad_page_size, "Base 2.1, 3.1.4.5", "a reset brings back a controller that was enabled with a page size beyond CAP.MPSMAX";
     bad_command_set, "Base 2.1, 3.1.4.5", "a reset brings back a controller that was enabled with a reserved CC.CSS";
     bad_entry_sizes, "Base 2.1, 3.1.4.5", "a reset brings back a controller that was enabled with impossible entry sizes";
-    bad_admin_queues, "Base 2.1, 3.1.4.9", "a reset brings back a controller that was enabled with admin queues where no memory is";
+    bad_admin_queues, "Base 2.1, 3.1.4.9", "a reset brings back a controller that was enabled with admin queues where no memory is", pcie why::RINGS;
     admin_only, "Base 2.1, 3.1.4.1", "with CC.CSS 111b only the Admin command set is there, where CAP.CSS offers that";
-    interrupt_mask, "Base 2.1, 3.1.4.3", "INTMS sets and INTMC clears the mask, both read it, a reset clears it; without MSI-X";
-    controller_reset_keeps_admin_queues, "Base 2.1, 3.7.2", "a Controller Reset keeps AQA, ASQ and ACQ";
-    controller_reset_forgets_queues, "Base 2.1, 3.7.2", "a Controller Reset deletes every I/O queue and forgets commands";
-    function_reset, "Base 2.1, 3.7.2", "a function reset disables the controller and clears AQA, ASQ and ACQ";
+    interrupt_mask, "Base 2.1, 3.1.4.3", "INTMS sets and INTMC clears the mask, both read it, a reset clears it; without MSI-X", pcie why::REGISTERS;
+    controller_reset_keeps_admin_queues, "Base 2.1, 3.7.2", "a Controller Reset keeps AQA, ASQ and ACQ", pcie why::REGISTERS;
+    controller_reset_forgets_queues, "Base 2.1, 3.7.2", "a Controller Reset deletes every I/O queue and forgets commands", pcie why::RINGS;
+    function_reset, "Base 2.1, 3.7.2", "a function reset disables the controller and clears AQA, ASQ and ACQ", pcie why::FUNCTION;
     subsystem_reset_other_values, "Base 2.1, 3.1.4.7", "writing anything but \"NVMe\" to NSSR does nothing, and it reads 0";
     subsystem_reset, "Base 2.1, 3.1.4.7", "writing \"NVMe\" to NSSR resets; CSTS.NSSRO says so until it is written with 1";
     shutdown_normal, "Base 2.1, 3.6.1", "a normal shutdown ends with SHST 10b, and a reset brings the controller back";

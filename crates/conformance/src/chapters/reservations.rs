@@ -1,7 +1,9 @@
 //! Reservations by one host (Base 2.1, 7.5 to 7.8 and 8.1.22). What two hosts do
 //! to each other is the chapter `sharing`.
 
-use super::{Chapter, Test, tests};
+use driver::bus::Fabrics;
+
+use super::{Chapter, Scope, Test, tests, why};
 use crate::bench::{Bench, Ns, Pair, opcode, pattern};
 use crate::verdict::{Verdict, check, not_supported, same, same_bytes};
 use crate::wire::{Cqe, Sqe, status, u8_at, u16_at, u32_at, u64_at};
@@ -9,6 +11,7 @@ use crate::wire::{Cqe, Sqe, status, u8_at, u16_at, u32_at, u64_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "reservations",
     title: "Reservations by one host",
+    scope: Scope::Any,
     tests: TESTS,
 };
 
@@ -16,7 +19,7 @@ const TESTS: &[Test] = tests![
     capabilities, "NVM 1.1, 4.1.5.1", "namespaces support some type of reservation, where ONCS has reservations";
     register, "Base 2.1, 7.6", "a registration is reported, with its key, host and controller";
     register_again, "Base 2.1, 7.6", "registering again succeeds with the same key and conflicts (083h) with another";
-    host_zero, "Base 2.1, 5.1.25.1.28", "a registration by Host Identifier 0 does not outlive a reset, or is refused where CTRATT says so";
+    host_zero, "Base 2.1, 5.1.25.1.28", "a registration by Host Identifier 0 does not outlive a reset, or is refused where CTRATT says so", pcie why::IDENTIFIER;
     register_replace, "Base 2.1, 7.6", "a key is replaced by its owner, and by a host that ignores the existing key";
     unregister, "Base 2.1, 7.6", "unregistering needs the key (083h), and ends the registration";
     register_bad_action, "Base 2.1, 7.6", "reserved values of RREGA and CPTPL are refused (002h)";
@@ -45,6 +48,8 @@ pub(super) struct Host {
     pub(super) ns: Ns,
     pub(super) pair: Pair,
     pub(super) key: u64,
+    /// Host Identifier, 16 bytes.
+    id: Vec<u8>,
     extended: bool,
 }
 
@@ -55,11 +60,19 @@ pub(super) fn host(bench: &mut Bench, key: u64) -> Verdict<Host> {
     bench.needs_oncs(5, "Reservations")?;
     let c = bench.controller()?;
     let extended = u32_at(&c, 96) & 1 == 1;
-    let id = host_id(key);
-    let len = if extended { 16 } else { 8 };
-    bench
-        .set_feature_data(0x81, u32::from(extended), &id[..len])?
-        .ok()?;
+    let named = bench.bus().fabrics().map(Fabrics::connect_data);
+    let id = match named {
+        // Connect has set it.
+        Some(data) => data[..16].to_vec(),
+        None => {
+            let id = pattern(16, key);
+            let len = if extended { 16 } else { 8 };
+            bench
+                .set_feature_data(0x81, u32::from(extended), &id[..len])?
+                .ok()?;
+            id
+        }
+    };
     let (ns, pair) = bench.io()?;
     if kinds(&ns).is_empty() {
         return not_supported(format!("RESCAP of namespace {} has no type", ns.nsid));
@@ -68,12 +81,9 @@ pub(super) fn host(bench: &mut Bench, key: u64) -> Verdict<Host> {
         ns,
         pair,
         key,
+        id,
         extended,
     })
-}
-
-fn host_id(key: u64) -> Vec<u8> {
-    pattern(16, key)
 }
 
 /// What Reservation Report tells, from its 24-byte entries.
@@ -99,9 +109,15 @@ impl Host {
         let mem = bench.mem(4096)?;
         mem.write64(0, keys[0]);
         mem.write64(8, keys[1]);
+        // Release has one key, Register and Acquire have two.
+        let len = if opcode == opcode::RESERVATION_RELEASE {
+            8
+        } else {
+            16
+        };
         Ok(Sqe::new(opcode)
             .nsid(self.ns.nsid)
-            .prps((mem.iova(), 0))
+            .data(bench.pointer(&mem, 0, len)?)
             .dw(10, dw10))
     }
 
@@ -145,7 +161,7 @@ impl Host {
         let dwords_z = u32::try_from(len / 4 - 1).unwrap_or(0);
         let sqe = Sqe::new(opcode::RESERVATION_REPORT)
             .nsid(self.ns.nsid)
-            .prps((mem.iova(), 0))
+            .data(bench.pointer(&mem, 0, len)?)
             .dw(10, dwords_z)
             .dw(11, u32::from(extended));
         bench.run(&mut self.pair, sqe)?.ok()?;
@@ -228,7 +244,7 @@ fn register(bench: &mut Bench) -> Verdict {
         let (key, id, controller, held) = &report.registered[0];
         same("reservation key", *key, KEY)?;
         same("controller", *controller, own)?;
-        same_bytes("host identifier", id, &host_id(KEY)[..id.len()])?;
+        same_bytes("host identifier", id, &host.id[..id.len()])?;
         check(!held, || {
             "a registrant holds a reservation that no host acquired".into()
         })
@@ -275,6 +291,7 @@ fn without_id(bench: &mut Bench) -> Verdict<Host> {
         ns,
         pair,
         key: KEY,
+        id: vec![0; 16],
         extended,
     })
 }
@@ -512,7 +529,7 @@ fn report_extended(bench: &mut Bench) -> Verdict {
         let data = host.report_bytes(bench, true, 4096)?;
         same("registrants", u16_at(&data, 5), 1)?;
         same("key at byte 72", u64_at(&data, 72), KEY)?;
-        same_bytes("host identifier at byte 80", &data[80..96], &host_id(KEY))
+        same_bytes("host identifier at byte 80", &data[80..96], &host.id)
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests};
 use crate::bench::{Bench, Ns, pattern};
 use crate::verdict::{Verdict, check, not_supported, same};
 use crate::wire::{Sqe, bits, status, u8_at, u16_at, u32_at};
@@ -10,6 +10,7 @@ use crate::wire::{Sqe, bits, status, u8_at, u16_at, u32_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "sanitize",
     title: "Sanitize and its log page",
+    scope: Scope::Any,
     tests: TESTS,
 };
 

@@ -4,7 +4,7 @@
 
 use super::namespaces::{BLOCKS, attach, create_sqe, delete, needs_management, own_id};
 use super::reservations::{Host, KEY, host, kinds};
-use super::{Chapter, Test, tests};
+use super::{Chapter, Scope, Test, tests};
 use crate::bench::{Bench, Ns, opcode, pattern};
 use crate::verdict::{Verdict, check, not_supported, same, same_bytes};
 use crate::wire::{Sqe, status, u8_at, u16_at, u32_at, u64_at};
@@ -12,6 +12,7 @@ use crate::wire::{Sqe, status, u8_at, u16_at, u32_at, u64_at};
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "sharing",
     title: "Two hosts with controllers of one subsystem",
+    scope: Scope::Any,
     tests: TESTS,
 };
 

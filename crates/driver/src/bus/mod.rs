@@ -58,6 +58,25 @@ impl MappedDoorbells {
     }
 }
 
+/// Commands of a host over fabrics, byte by byte as tests of a target write them. Completions are
+/// four dwords.
+pub trait Fabrics {
+    /// The data of Connect (Base 2.1, 6.3) for an I/O queue of this host's controller.
+    fn connect_data(&self) -> Vec<u8>;
+
+    /// Sends Connect over a connection of its own, which ends with the answer.
+    ///
+    /// # Errors
+    /// The target does not answer, or breaks the protocol.
+    fn connect(&self, command: &[u8; 64], data: &[u8]) -> Result<[u32; 4], DriverError>;
+
+    /// Executes a command without data on the Admin Queue, under an identifier of the bus.
+    ///
+    /// # Errors
+    /// As [`Bus::read32`].
+    fn execute(&self, command: &[u8; 64]) -> Result<[u32; 4], DriverError>;
+}
+
 /// The way to one controller.
 ///
 /// Offsets are bytes in BAR0 unless they say otherwise.
@@ -193,7 +212,12 @@ pub trait Bus {
     /// by one SGL data block of exactly their length; there is no PCI function, and no doorbell
     /// that the drive itself sees.
     fn is_over_fabrics(&self) -> bool {
-        false
+        self.fabrics().is_some()
+    }
+
+    /// Commands that only hosts over fabrics send; `None` where there are none.
+    fn fabrics(&self) -> Option<&dyn Fabrics> {
+        None
     }
 
     /// Called with the Identify Controller data of a controller that was enabled.

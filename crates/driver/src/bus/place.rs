@@ -10,10 +10,10 @@ use memory::vfio::Descriptors;
 use memory::{EventFd, HostMemory, Iova, Lent};
 use nvme_spec::identify::IdentifyController;
 
-use super::nvme_tcp::{NvmeTcp, TcpAddress};
+use super::nvme_tcp::{Identity, NvmeTcp, TcpAddress};
 use super::vfio::Vfio;
 use super::vfio_user::VfioUser;
-use super::{Bus, MappedDoorbells, PciAddress};
+use super::{Bus, Fabrics, MappedDoorbells, PciAddress};
 use crate::DriverError;
 
 /// The address of a drive: `vfio-user:PATH`, `nvme-tcp:HOST:PORT/NQN` or `pci:ADDRESS`.
@@ -61,9 +61,25 @@ impl Place {
     /// # Errors
     /// Those of [`VfioUser::connect`], [`NvmeTcp::connect`] and [`Vfio::open`].
     pub fn open(&self, timeout: Duration) -> Result<AnyBus, DriverError> {
+        self.open_as(None, timeout)
+    }
+
+    /// As [`Self::open`], as another host of a target than that of the process.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub fn open_as(
+        &self,
+        host: Option<&Identity>,
+        timeout: Duration,
+    ) -> Result<AnyBus, DriverError> {
         match self {
             Self::VfioUser(path) => VfioUser::connect(path, timeout).map(AnyBus::VfioUser),
-            Self::NvmeTcp(address) => NvmeTcp::connect(address, timeout).map(AnyBus::NvmeTcp),
+            Self::NvmeTcp(address) => match host {
+                None => NvmeTcp::connect(address, timeout),
+                Some(host) => NvmeTcp::connect_as(host, address, timeout),
+            }
+            .map(AnyBus::NvmeTcp),
             Self::Pci(address) => Vfio::open(*address).map(AnyBus::Vfio),
         }
     }
@@ -196,8 +212,8 @@ impl Bus for AnyBus {
         either!(self, bus => bus.clear_former())
     }
 
-    fn is_over_fabrics(&self) -> bool {
-        either!(self, bus => bus.is_over_fabrics())
+    fn fabrics(&self) -> Option<&dyn Fabrics> {
+        either!(self, bus => bus.fabrics())
     }
 
     fn identified(&self, identity: &IdentifyController) {

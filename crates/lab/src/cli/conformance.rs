@@ -1,20 +1,23 @@
 //! `nvmirage conformance`: tests a drive against the NVMe specifications.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use api::config::Span;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use conformance::{Bench, CHAPTERS, Miss, Options, Outcome, Selection, UnknownName};
-use driver::Doorbells;
-use driver::bus::place::Place;
+use driver::bus::nvme_tcp::Identity;
+use driver::bus::place::{AnyBus, Place};
 use driver::wait::Advised;
+use driver::{Doorbells, DriverError};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use terminal::interrupt::Interrupt;
 use terminal::progress;
 use terminal::table::{Align, Table};
 
+use super::as_host::AsHost;
 use super::wait::WaitArg;
 use super::{UsageError, consent};
 use crate::load;
@@ -29,6 +32,8 @@ Examples:
       Two chapters, by register writes
   nvmirage conformance --target vfio-user:/tmp/a.sock --second vfio-user:/tmp/b.sock --destroy-data --only sharing
       Two controllers of one subsystem
+  nvmirage conformance --target nvme-tcp:127.0.0.1:4420/nqn.2026-11.example:store --destroy-data
+      A controller over NVMe/TCP
   nvmirage conformance --target pci:0000:01:00.0 --destroy-data
       A drive of this machine, after nvmirage drive bind
   nvmirage conformance --target vfio-user:/tmp/nvme.sock --destroy-data --only full_cq --json
@@ -38,23 +43,25 @@ The tests write to the drive, reset its controller and may format, create and de
 whatever is on it is lost. The exit status is 0 when no test fails; what a controller says itself
 that it does not have is no failure.";
 
-/// Test a drive, over vfio-user or on this machine, against the NVMe specifications
+/// Test a drive, over vfio-user, over NVMe/TCP or on this machine, against the NVMe specifications
 ///
-/// Each test names its section: Base 2.1, NVM 1.1, PCIe Transport 1.1. A controller has one host at
-/// a time, so the drive is unavailable to guests during the tests.
+/// Each test names its section: Base 2.1, NVM 1.1, PCIe Transport 1.1. A controller over vfio-user
+/// has one host at a time, so the drive is unavailable to guests during the tests.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Conformance {
-    /// Address of the drive: a server's socket, or a PCI function bound to vfio-pci
+    /// Address of the drive: a server's socket, a target over NVMe/TCP, or a PCI function bound to
+    /// vfio-pci
     #[arg(
         long,
-        value_name = "vfio-user:PATH|pci:ADDRESS",
+        value_name = "vfio-user:PATH|nvme-tcp:HOST:PORT/NQN|pci:ADDRESS",
         required_unless_present = "list"
     )]
     target: Option<Place>,
 
-    /// Address of another controller of the same subsystem, for tests with two hosts
-    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
+    /// Address of another controller of the same subsystem, for tests with two hosts; over NVMe/TCP
+    /// the same address is another controller
+    #[arg(long, value_name = "vfio-user:PATH|nvme-tcp:HOST:PORT/NQN|pci:ADDRESS")]
     second: Option<Place>,
 
     /// Allow all namespaces of the drive to be overwritten; required except with --list
@@ -69,7 +76,8 @@ pub struct Conformance {
     #[arg(long, conflicts_with_all = ["target", "second", "destroy_data"])]
     list: bool,
 
-    /// Doorbell method; auto takes mapped doorbells where the drive has them, else register writes
+    /// Doorbell method; auto takes mapped doorbells where the drive has them, else register writes.
+    /// Not for NVMe/TCP, which has no doorbells
     #[arg(long, value_name = "HOW", value_parser = doorbells(), default_value = "auto")]
     doorbells: Doorbells,
 
@@ -87,6 +95,9 @@ pub struct Conformance {
 
     #[command(flatten)]
     wait: WaitArg,
+
+    #[command(flatten)]
+    as_host: AsHost,
 }
 
 fn doorbells() -> impl TypedValueParser<Value = Doorbells> {
@@ -107,7 +118,7 @@ struct TestReport {
     name: &'static str,
     section: &'static str,
     title: &'static str,
-    /// `passed`, `failed` or `not supported`; absent with `--list`.
+    /// `passed`, `failed`, `not supported` or `not applicable`; absent with `--list`.
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<&'static str>,
     /// Why the test did not pass.
@@ -123,6 +134,7 @@ struct Output {
     passed: usize,
     failed: usize,
     not_supported: usize,
+    not_applicable: usize,
     tests: Vec<TestReport>,
 }
 
@@ -148,9 +160,17 @@ impl Conformance {
         }
         let target = self.target.as_ref().context("--target is missing")?;
         let place = target.to_string();
-        let mut bench = self.bench(target)?;
+        if matches!(target, Place::NvmeTcp(_)) && self.doorbells != Doorbells::Auto {
+            let how = load::doorbells_name(self.doorbells);
+            return Err(UsageError(format!(
+                "--doorbells {how}: a target over NVMe/TCP has no doorbells; leave it out"
+            ))
+            .into());
+        }
+        self.as_host.assume()?;
+        let mut bench = self.bench(target, |bound| target.open(bound))?;
         if let Some(second) = &self.second {
-            bench.set_second(self.bench(second)?);
+            bench.set_second(self.bench(second, |bound| open_second(second, bound))?);
         }
         // Installed only now, so that the first signal ends a command that waits for a drive.
         let interrupt = Interrupt::install()?;
@@ -173,13 +193,17 @@ impl Conformance {
         }
     }
 
-    fn bench(&self, place: &Place) -> anyhow::Result<Bench> {
+    fn bench(
+        &self,
+        place: &Place,
+        open: impl Fn(Duration) -> Result<AnyBus, DriverError>,
+    ) -> anyhow::Result<Bench> {
         let bound = self.bound.0;
         let never = || false;
         let bus = self
             .wait
             .get()
-            .open(place, &never, &progress::note, || place.open(bound));
+            .open(place, &never, &progress::note, || open(bound));
         let bus = bus
             .map_err(Advised)
             .with_context(|| format!("cannot use the drive at {place}"))?;
@@ -193,6 +217,15 @@ impl Conformance {
         Bench::new(Box::new(bus), &options)
             .map_err(|miss| anyhow::anyhow!("cannot test the drive at {place}: {miss}"))
     }
+}
+
+/// The bus of the second host: to a target it is one with a Host Identifier of its own.
+fn open_second(place: &Place, bound: Duration) -> Result<AnyBus, DriverError> {
+    let host = Identity::another().map_err(|source| DriverError::System {
+        what: "make a host identifier",
+        source,
+    })?;
+    place.open_as(Some(&host), bound)
 }
 
 /// Runs the tests with a progress line.
@@ -219,6 +252,7 @@ fn result(outcome: &Outcome) -> &'static str {
         Ok(()) => "passed",
         Err(Miss::Failed(_)) => "failed",
         Err(Miss::NotSupported(_)) => "not supported",
+        Err(Miss::NotApplicable(_)) => "not applicable",
     }
 }
 
@@ -239,6 +273,7 @@ impl Output {
             passed: count("passed"),
             failed: count("failed"),
             not_supported: count("not supported"),
+            not_applicable: count("not applicable"),
             tests: tests.collect(),
         }
     }
@@ -252,6 +287,7 @@ fn in_words(outcomes: &[Outcome], output: &Output) -> String {
         ("passed", Align::Right),
         ("failed", Align::Right),
         ("not supported", Align::Right),
+        ("not applicable", Align::Right),
         ("about", Align::Left),
     ]);
     for chapter in CHAPTERS {
@@ -262,7 +298,7 @@ fn in_words(outcomes: &[Outcome], output: &Output) -> String {
             }
             count
         };
-        let counts = ["passed", "failed", "not supported"].map(of);
+        let counts = ["passed", "failed", "not supported", "not applicable"].map(of);
         if counts.iter().sum::<usize>() > 0 {
             let mut cells = vec![chapter.name.to_owned()];
             cells.extend(counts.map(|count| count.to_string()));
@@ -271,12 +307,13 @@ fn in_words(outcomes: &[Outcome], output: &Output) -> String {
         }
     }
     let mut text = table.to_string();
-    for (word, heading) in [("not supported", "not supported"), ("failed", "failed")] {
+    text.push_str(&not_applicable(outcomes));
+    for word in ["not supported", "failed"] {
         let mut misses = outcomes.iter().filter(|o| result(o) == word).peekable();
         if misses.peek().is_none() {
             continue;
         }
-        text.push_str(&format!("\n{heading}:\n"));
+        text.push_str(&format!("\n{word}:\n"));
         for outcome in misses {
             let why = outcome.verdict.as_ref().err();
             let why = why.map(ToString::to_string).unwrap_or_default();
@@ -292,9 +329,36 @@ fn in_words(outcomes: &[Outcome], output: &Output) -> String {
         }
     }
     text.push_str(&format!(
-        "\n{} passed, {} failed, {} not supported\n",
-        output.passed, output.failed, output.not_supported
+        "\n{} passed, {} failed, {} not supported, {} not applicable\n",
+        output.passed, output.failed, output.not_supported, output.not_applicable
     ));
+    text
+}
+
+/// A line for each reason why tests are not for such a controller: there may be a hundred of them.
+fn not_applicable(outcomes: &[Outcome]) -> String {
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for outcome in outcomes {
+        if let Err(Miss::NotApplicable(why)) = outcome.verdict {
+            let name = format!("{}/{}", outcome.chapter, outcome.name);
+            by_reason.entry(why).or_default().push(name);
+        }
+    }
+    let mut text = String::new();
+    for (why, names) in by_reason {
+        let heading = if text.is_empty() {
+            "\nnot applicable:\n"
+        } else {
+            ""
+        };
+        let names = match &names[..] {
+            [first, second, third, rest @ ..] if rest.len() > 1 => {
+                format!("{first}, {second}, {third} and {} more", rest.len())
+            }
+            names => names.join(", "),
+        };
+        text.push_str(&format!("{heading}  {why}: {names}\n"));
+    }
     text
 }
 
@@ -348,16 +412,23 @@ mod tests {
                 "three",
                 Err(Miss::NotSupported("ONCS bit 8: no Copy".into())),
             ),
+            outcome("four", Err(Miss::NotApplicable("it is about PRPs"))),
         ];
         let output = Output::new("vfio-user:/s".into(), "mapped", &outcomes);
         let text = in_words(&outcomes, &output);
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].starts_with("chapter  passed  failed  not supported  about"));
-        assert!(lines[1].starts_with("queues        1       1              1  I/O queues"));
+        assert!(
+            lines[0].starts_with("chapter  passed  failed  not supported  not applicable  about")
+        );
+        assert!(
+            lines[1]
+                .starts_with("queues        1       1              1               1  I/O queues")
+        );
         assert_eq!(
             lines[2..].join("\n"),
-            "\nnot supported:\n  queues/three: ONCS bit 8: no Copy\n\nfailed:\n  queues/two\n    \
-             Base 2.1, 3.3.1.2: it is so\n    expected 1, found 2\n\n1 passed, 1 failed, 1 not supported"
+            "\nnot applicable:\n  it is about PRPs: queues/four\n\nnot supported:\n  queues/three: ONCS bit 8: no Copy\n\nfailed:\n  queues/two\n    \
+             Base 2.1, 3.3.1.2: it is so\n    expected 1, found 2\n\n1 passed, 1 failed, 1 not supported, \
+             1 not applicable"
         );
         let json = serde_json::to_value(&output).unwrap();
         assert_eq!(json["tests"][1]["result"], "failed");

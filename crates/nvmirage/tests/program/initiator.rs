@@ -2,6 +2,8 @@
 
 use std::net::TcpListener;
 
+use serde_json::Value;
+
 use crate::world::{Server, World};
 
 const NQN: &str = "nqn.2026-11.test:store";
@@ -61,12 +63,86 @@ fn every_byte_over_tcp_comes_back() {
         error.contains("no subsystem nqn.2026-11.test:other"),
         "{error}"
     );
-    let refused = ["conformance", "--target", &target, "--destroy-data"];
-    let error = world.fails(&refused);
+}
+
+/// The tests of `nvmirage conformance` with a result, as `chapter/name`.
+fn with_result(report: &Value, result: &str) -> Vec<String> {
+    let tests = report["tests"].as_array().unwrap().iter();
+    let with = tests.filter(|test| test["result"] == result);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    with.map(|test| format!("{}/{}", text(&test["chapter"]), text(&test["name"])))
+        .collect()
+}
+
+/// Tests over TCP that pass, each for a guard: one that is not applicable is noticed.
+const MUST_PASS: [&str; 14] = [
+    "registers/ready_edges",
+    "registers/shutdown_keeps_data",
+    "admin/unknown_opcodes",
+    "identify/active_list",
+    "features/saved_survives",
+    "logs/effects_admin",
+    "io/overflow",
+    "errors/each_its_own",
+    "reservations/survives_reset",
+    "sharing/preempt",
+    "fabrics/property_get_refused",
+    "fabrics/connect_twice",
+    "fabrics/keep_alive_timeout",
+    "fabrics/ana_log",
+];
+
+#[test]
+fn a_controller_over_tcp_conforms() {
+    let world = World::new();
+    let (_server, target) = served(&world, "kind = \"ram\"\nsize = \"64MiB\"");
+    let args = ["conformance", "--destroy-data", "--target", &target];
+    let ran = world.run(&[&args[..], &["--second", &target, "--json"]].concat());
+    let report: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{}", ran.err));
+    let failed = report["tests"].as_array().unwrap().iter();
+    let failed: Vec<_> = failed.filter(|test| test["result"] == "failed").collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+    assert!(ran.status.success(), "{}", ran.err);
+    let passed = with_result(&report, "passed");
+    assert!(passed.len() >= 200, "{} passed: {passed:?}", passed.len());
+    for name in MUST_PASS {
+        assert!(
+            passed.iter().any(|passed| passed == name),
+            "{name}: {passed:?}"
+        );
+    }
+    // What a target does not do itself proves nothing.
+    for chapter in ["pci/", "queues/", "doorbells/", "interrupts/", "pointers/"] {
+        let own = passed.iter().filter(|name| name.starts_with(chapter));
+        assert_eq!(own.count(), 0, "{chapter}");
+    }
+    let excluded = with_result(&report, "not applicable");
+    assert_eq!(report["not_applicable"], excluded.len());
     assert!(
-        error.contains("write vfio-user:PATH or pci:ADDRESS"),
-        "{error}"
+        excluded
+            .iter()
+            .any(|name| name == "identify/identify_prp_rules")
     );
+    assert!(!excluded.iter().any(|name| name.starts_with("fabrics/")));
+    let table = world.ok(&[&args[..], &["--only", "pci,fabrics/property_get"]].concat());
+    let reason = "  over NVMe/TCP there is no PCI function: pci/";
+    assert!(table.contains(reason), "{table}");
+    let doorbells = world.run(&[&args[..], &["--doorbells", "trapped"]].concat());
+    assert_eq!(doorbells.status.code(), Some(2), "{}", doorbells.err);
+    assert!(doorbells.err.contains("no doorbells"), "{}", doorbells.err);
+}
+
+#[test]
+fn a_controller_over_tcp_that_forgets_fails() {
+    let world = World::new();
+    let (_server, target) = served(&world, "kind = \"null\"\nsize = \"64MiB\"");
+    let args = ["conformance", "--destroy-data", "--target", &target];
+    let ran = world.run(&[&args[..], &["--only", "io/first_and_last"]].concat());
+    assert_eq!(ran.status.code(), Some(1), "{}", ran.err);
+    assert!(ran.out.contains("byte 0 of "), "{}", ran.out);
+    let missing = target.replace(NQN, "nqn.2026-11.test:other");
+    let error = world.fails(&["conformance", "--destroy-data", "--target", &missing]);
+    assert!(error.contains("no subsystem"), "{error}");
 }
 
 #[test]

@@ -9,6 +9,17 @@ const fn bus(name: &'static str) -> Test {
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "conformance-pcie-only",
+        guard: "a controller over NVMe/TCP passes no test of PCIe",
+        file: "crates/conformance/src/chapters/mod.rs",
+        from: "Self::Pcie(why) if is_over_fabrics => Some(why),",
+        to: "Self::Pcie(_) if is_over_fabrics => None,",
+        test: unit(
+            "conformance",
+            "run::tests::tests_of_pcie_are_not_for_controllers_over_fabrics",
+        ),
+    },
+    Mutation {
         name: "initiator-data-of-a-write",
         guard: "a target sends data only of a command that reads",
         file: "crates/driver/src/bus/nvme_tcp/wire.rs",

@@ -16,11 +16,12 @@ use self::random::*;
 use self::reports::*;
 use self::states::*;
 use self::writes::*;
-use super::{Chapter, tests};
+use super::{Chapter, Scope, tests};
 
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "zones",
     title: "Zoned Namespace command set",
+    scope: Scope::Any,
     tests: tests![
         identify_namespace, "ZNS 1.1, 4.1.5", "zones have a size, limits that fit each other, and cover the namespace";
         identify_controller, "ZNS 1.1, 4.1.5", "the largest append (ZASL) is no more than any command may move (MDTS)";

@@ -186,8 +186,11 @@ impl<'b> Rig<'b> {
     pub(super) fn send_extension(&mut self, slba: u64, options: u32, data: &[u8]) -> Verdict<Cqe> {
         let mem = self.bench.mem(data.len())?;
         mem.write(0, data);
-        let prps = self.bench.prps(&mem, 0, data.len())?;
-        let sqe = self.sqe(SEND, slba).dw(13, EXTENSION | options).prps(prps);
+        let pointer = self.bench.pointer(&mem, 0, data.len())?;
+        let sqe = self
+            .sqe(SEND, slba)
+            .dw(13, EXTENSION | options)
+            .data(pointer);
         self.run(sqe)
     }
 
@@ -200,10 +203,10 @@ impl<'b> Rig<'b> {
     ) -> Verdict<(Cqe, Vec<u8>)> {
         let mem = self.bench.mem(len + 8)?;
         mem.fill(0xa5);
-        let prps = self.bench.prps(&mem, 0, len)?;
+        let pointer = self.bench.pointer(&mem, 0, len)?;
         let dwords = u32::try_from(len / 4 - 1).expect("a report is short");
         let sqe = self.sqe(RECEIVE, slba).dw(12, dwords).dw(13, dword13);
-        let cqe = self.run(sqe.prps(prps))?;
+        let cqe = self.run(sqe.data(pointer))?;
         let bytes = mem.bytes(0, len + 8);
         same(
             "what is behind the report",

@@ -1,6 +1,6 @@
 //! The address of an NVM subsystem over TCP as text: `HOST:PORT/NQN`.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::{fmt, io};
 
@@ -23,6 +23,16 @@ impl TcpAddress {
     #[must_use]
     pub fn nqn(&self) -> &str {
         &self.nqn
+    }
+
+    /// Whether it is that of a subsystem which listens at an address of this machine, as far as the
+    /// texts show.
+    #[must_use]
+    pub fn is_of(&self, listens: SocketAddr, nqn: &str) -> bool {
+        let ip = self.host.parse().ok().map(|ip: IpAddr| ip.to_canonical());
+        let is_here = self.host == "localhost"
+            || ip.is_some_and(|ip| ip.is_loopback() || ip == listens.ip().to_canonical());
+        is_here && self.port == listens.port() && self.nqn == nqn
     }
 
     /// The addresses that the host's name stands for.
@@ -94,6 +104,25 @@ mod tests {
             [SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 4420))]
         );
         assert_eq!(address.nqn(), "nqn.x");
+    }
+
+    #[test]
+    fn a_subsystem_of_this_machine_is_known_by_its_text() {
+        let listens = SocketAddr::from(([10, 0, 0, 1], 4420));
+        for (text, is_it) in [
+            ("10.0.0.1:4420/nqn.a", true),
+            ("[::ffff:10.0.0.1]:4420/nqn.a", true),
+            ("127.0.0.1:4420/nqn.a", true),
+            ("[::1]:4420/nqn.a", true),
+            ("localhost:4420/nqn.a", true),
+            ("10.0.0.2:4420/nqn.a", false),
+            ("storage:4420/nqn.a", false),
+            ("10.0.0.1:4421/nqn.a", false),
+            ("10.0.0.1:4420/nqn.b", false),
+        ] {
+            let address: TcpAddress = text.parse().unwrap();
+            assert_eq!(address.is_of(listens, "nqn.a"), is_it, "{text}");
+        }
     }
 
     #[test]

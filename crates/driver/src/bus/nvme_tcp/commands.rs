@@ -22,10 +22,12 @@ pub(super) struct Data {
 /// several pieces.
 pub(super) fn data_of(sqe: &Sqe) -> Result<Option<Data>, DriverError> {
     // Bits 1:0 of an opcode: no data, from the host, to the host, both (Base 2.1, 3.1.2).
+    let none = sqe.prp1 == 0 && sqe.prp2 == 0;
     let to_controller = match sqe.opcode & 0b11 {
         0b00 => return Ok(None),
         0b01 => true,
         0b10 => false,
+        _ if none && sqe.flags.psdt() == Psdt::PRP => return Ok(None),
         _ => {
             return Err(DriverError::Unsupported(format!(
                 "opcode {:#04x} transfers data in both directions, which NVMe/TCP cannot carry",
@@ -33,7 +35,6 @@ pub(super) fn data_of(sqe: &Sqe) -> Result<Option<Data>, DriverError> {
             )));
         }
     };
-    let none = sqe.prp1 == 0 && sqe.prp2 == 0;
     let descriptor = match sqe.flags.psdt() {
         Psdt::PRP if none => return Ok(None),
         Psdt::PRP => {
@@ -250,6 +251,11 @@ mod tests {
             ..Sqe::default()
         };
         assert_eq!(data(&plain), None, "Set Features without data");
+        let reserved = Sqe {
+            opcode: 0x7f,
+            ..Sqe::default()
+        };
+        assert_eq!(data(&reserved), None, "a reserved opcode without data");
         let prps = Sqe {
             opcode: 0x02,
             prp1: 0x1000,

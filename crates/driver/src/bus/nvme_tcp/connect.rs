@@ -14,7 +14,7 @@ use nvme_spec::fabrics::{
 use nvme_spec::sgl::{SglDescriptor, SglDescriptorSubType, SglDescriptorType, SglIdentifier};
 use nvme_spec::sqe::Psdt;
 use nvme_spec::{Cqe, Sqe, Status};
-use nvme_tcp::{Encoder, Head};
+use nvme_tcp::{Agreement, Encoder, Head};
 use zerocopy::IntoBytes;
 
 use super::address::TcpAddress;
@@ -52,6 +52,29 @@ pub(super) fn open(
     timeout: Duration,
 ) -> Result<(Connection, u16), DriverError> {
     let deadline = Instant::now() + timeout;
+    let (mut talk, agreement) = agree(target, identity, timeout, deadline)?;
+    let encoder = Encoder::new(agreement);
+    let (sqe, data) = connect(target, wanted, identity);
+    let cqe = ask(&mut talk, &encoder, &sqe, data.as_bytes())?;
+    let (cntlid, asks) = admitted(&talk, &cqe, identity)?;
+    // What this host wants of the controller is proved on the Admin Queue.
+    if wanted.qid == 0 || asks {
+        authenticate(&mut talk, &encoder, identity, asks)?;
+    }
+    // One entry of the queue stays empty.
+    let most = u16::try_from(wanted.entries - 1).expect("a queue has at most 65536 entries");
+    let (stream, decoder) = talk.into_parts();
+    let wire = Wire::new(decoder, agreement, most, wanted.in_capsule);
+    Ok((Connection::new(stream, wire), cntlid))
+}
+
+/// A connection whose sides have agreed how PDUs look.
+pub(super) fn agree<'a>(
+    target: &'a TcpAddress,
+    identity: &Identity,
+    timeout: Duration,
+    deadline: Instant,
+) -> Result<(Talk<'a>, Agreement), DriverError> {
     let socket = reach(target, deadline)?;
     let stream = match &identity.tls {
         None => Stream::Plain(socket),
@@ -72,26 +95,24 @@ pub(super) fn open(
         return Err(talk.refused("it answers ICReq with a completion".to_owned()));
     };
     talk.agree(agreement);
-    let (sqe, data) = connect(target, wanted, identity);
-    let encoder = Encoder::new(agreement);
-    let len = u32::try_from(CONNECT_DATA_SIZE).expect("1024 bytes");
-    let mut capsule = encoder.capsule(&sqe, len).to_vec();
-    capsule.extend_from_slice(data.as_bytes());
+    Ok((talk, agreement))
+}
+
+/// Sends Connect with its data: the completion.
+pub(super) fn ask(
+    talk: &mut Talk<'_>,
+    encoder: &Encoder,
+    sqe: &Sqe,
+    data: &[u8],
+) -> Result<Cqe, DriverError> {
+    let len = u32::try_from(data.len()).expect("1024 bytes");
+    let mut capsule = encoder.capsule(sqe, len).to_vec();
+    capsule.extend_from_slice(data);
     talk.send(&capsule)?;
-    let cqe = match talk.receive("the answer to Connect")? {
-        Said::Completed(cqe) if cqe.cid == sqe.cid => cqe,
-        _ => return Err(talk.refused("it does not answer Connect".to_owned())),
-    };
-    let (cntlid, asks) = admitted(&talk, &cqe, identity)?;
-    // What this host wants of the controller is proved on the Admin Queue.
-    if wanted.qid == 0 || asks {
-        authenticate(&mut talk, &encoder, identity, asks)?;
+    match talk.receive("the answer to Connect")? {
+        Said::Completed(cqe) if cqe.cid == sqe.cid => Ok(cqe),
+        _ => Err(talk.refused("it does not answer Connect".to_owned())),
     }
-    // One entry of the queue stays empty.
-    let most = u16::try_from(wanted.entries - 1).expect("a queue has at most 65536 entries");
-    let (stream, decoder) = talk.into_parts();
-    let wire = Wire::new(decoder, agreement, most, wanted.in_capsule);
-    Ok((Connection::new(stream, wire), cntlid))
 }
 
 /// A socket to the first address that takes one.
@@ -124,7 +145,11 @@ fn reach(target: &TcpAddress, deadline: Instant) -> Result<TcpStream, DriverErro
 }
 
 /// A Connect command and its data.
-fn connect(target: &TcpAddress, wanted: Wanted, identity: &Identity) -> (Sqe, ConnectData) {
+pub(super) fn connect(
+    target: &TcpAddress,
+    wanted: Wanted,
+    identity: &Identity,
+) -> (Sqe, ConnectData) {
     let mut sqe = Sqe::fabrics(FabricsType::CONNECT);
     sqe.flags.set_psdt(Psdt::SGL_METADATA_BUFFER);
     sqe.set_sgl1(SglDescriptor {

@@ -22,6 +22,15 @@ pub struct Identity {
     pub(super) tls: Option<Arc<TlsKey>>,
 }
 
+/// Hosts are the same where their names are: secrets only prove them.
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        (self.id, self.nqn) == (other.id, other.nqn)
+    }
+}
+
+impl Eq for Identity {}
+
 static OURS: OnceLock<Identity> = OnceLock::new();
 
 impl Identity {
@@ -35,6 +44,16 @@ impl Identity {
         }
         let random = random()?;
         Ok(OURS.get_or_init(|| Self::of_random(random)))
+    }
+
+    /// This process as a second host, with a Host Identifier of its own.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn another() -> io::Result<Self> {
+        let mut another = Self::of_process()?.clone();
+        another.id = Self::of_random(random()?).id;
+        Ok(another)
     }
 
     /// A host with a random identifier and, where they are given, another NQN and secrets.
@@ -156,5 +175,8 @@ mod tests {
         let ours = Identity::of_process().unwrap();
         assert_ne!(ours.id, [0; 16]);
         assert_eq!(ours.id, Identity::of_process().unwrap().id, "one identity");
+        let another = Identity::another().unwrap();
+        assert_eq!(another.nqn, ours.nqn);
+        assert_ne!(another.id, ours.id);
     }
 }

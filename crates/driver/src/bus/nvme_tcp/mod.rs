@@ -10,7 +10,7 @@
 //! Reading order: `address`, `identity`, `shared` (the driver's memory), `rings`, `commands` (what
 //! is in flight), `wire` (bytes in and out, without a socket), `connection`, `talk` (a connection
 //! before its queue is connected), `authenticate`, `connect`, `queues` (rings and connections
-//! together), `properties`.
+//! together), `properties`, `fabrics` (commands of tests).
 //!
 //! Invariants: no command allocates. Nothing that a target sends panics or hangs; every wait has
 //! the bus's timeout. When one connection ends, all of them have: [`Bus::reset_function`] connects
@@ -25,6 +25,7 @@ mod authenticate;
 mod commands;
 mod connect;
 mod connection;
+mod fabrics;
 mod identity;
 mod properties;
 mod queues;
@@ -55,7 +56,7 @@ use self::properties::Registers;
 use self::queues::Queue;
 use self::rings::Cq;
 use self::shared::Shared;
-use super::{Bus, MappedDoorbells, NAP, spin_then_nap};
+use super::{Bus, Fabrics, MappedDoorbells, NAP, spin_then_nap};
 use crate::DriverError;
 
 /// Parts that the fuzz target of this bus uses.
@@ -414,8 +415,8 @@ impl Bus for NvmeTcp {
         true
     }
 
-    fn is_over_fabrics(&self) -> bool {
-        true
+    fn fabrics(&self) -> Option<&dyn Fabrics> {
+        Some(self)
     }
 
     fn identified(&self, identity: &IdentifyController) {

@@ -4,11 +4,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use nvme_spec::Sqe;
 use nvme_spec::fabrics::{FabricsType, PropertyCdw10, PropertySize};
 use nvme_spec::registers::{
     ACQ, AQA, ASQ, Aqa, CAP, CC, CRTO, CSTS, Cap, Cc, INTMC, INTMS, NSSR, VS,
 };
+use nvme_spec::{Cqe, Sqe};
 
 use super::connect::{self, ADMIN_IN_CAPSULE, Wanted};
 use super::connection::End;
@@ -152,11 +152,16 @@ impl NvmeTcp {
         self.property(sqe, offset, "Property Set").map(drop)
     }
 
-    /// Sends the bus's own command and waits for it.
-    fn property(&self, sqe: Sqe, offset: u64, what: &'static str) -> Result<u64, DriverError> {
-        self.check()?;
-        let mut sqe = sqe;
+    fn property(&self, mut sqe: Sqe, offset: u64, what: &'static str) -> Result<u64, DriverError> {
         sqe.cdw11 = u32::try_from(offset).expect("properties lie below 4 KiB");
+        let cqe = self.run_own(sqe, what)?;
+        DriverError::check(what, cqe.status.status())?;
+        Ok(cqe.property())
+    }
+
+    /// Sends the bus's own command and waits for it.
+    pub(super) fn run_own(&self, mut sqe: Sqe, what: &'static str) -> Result<Cqe, DriverError> {
+        self.check()?;
         sqe.cid = OWN_CID;
         let shared = self.read_shared();
         let mut admin = lock(&self.queues[0]);
@@ -172,8 +177,7 @@ impl NvmeTcp {
             // connection is noted.
             let _ = self.serve(queue, &shared);
             if let Some(cqe) = queue.answer.take() {
-                DriverError::check(what, cqe.status.status())?;
-                return Ok(cqe.property());
+                return Ok(cqe);
             }
             self.check()?;
             if !queue.connection.wait(deadline).map_err(|end| {

@@ -9,11 +9,11 @@ use super::raw::Raw;
 use super::{DISK, NQN, Port, busy_as, hosts, serve, until};
 use crate::world::World;
 
-const A: &str = "nqn.2026-11.test:a";
+pub(super) const A: &str = "nqn.2026-11.test:a";
 const B: &str = "nqn.2026-11.test:b";
 /// The bytes 0 to 31, and 100 to 147.
-const KEY: &str = "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
-const CTRL: &str =
+pub(super) const KEY: &str = "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+pub(super) const CTRL: &str =
     "DHHC-1:02:ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7fH1+f4CBgoOEhYaHiImKi4yNjo+QkZKTvGwQfg==:";
 /// What a text that shows one of them has.
 const PARTS: [&str; 2] = ["AAECAwQF", "ZGVmZ2hp"];
@@ -32,7 +32,7 @@ fn config(port: &Port, more: &str) -> String {
     )
 }
 
-fn secret(world: &World, name: &str, text: &str) -> PathBuf {
+pub(super) fn secret(world: &World, name: &str, text: &str) -> PathBuf {
     let path = world.write(name, text);
     std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
     path
@@ -68,6 +68,11 @@ fn hosts_prove_who_they_are_and_see_what_is_theirs() {
     assert_eq!(seen(&identify(&world, &port, &as_a)), 2);
     assert_eq!(seen(&identify(&world, &port, &both)), 2);
     assert_eq!(seen(&identify(&world, &port, &["--hostnqn", B])), 1);
+    let target = port.target();
+    let conformance = ["conformance", "--destroy-data", "--target", &target];
+    let only = ["--only", "fabrics/connect_twice,fabrics/all_queues"];
+    let report = world.ok(&[&conformance[..], &only[..], &both[..]].concat());
+    assert!(report.contains("2 passed, 0 failed"), "{report}");
     for (options, words) in [
         (&[][..], "does not admit this host"),
         (
