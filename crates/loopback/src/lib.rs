@@ -98,6 +98,8 @@ struct Inner<C> {
     turn_ns: u64,
     /// It sleeps when it has nothing to do.
     sleeps: bool,
+    /// Whether commands are to have the form of those over fabrics.
+    over_fabrics: bool,
     asleep: bool,
     doorbell_writes: u64,
 }
@@ -242,6 +244,7 @@ impl<C: Channel> InProcess<C> {
                 now: Time(0),
                 turn_ns: TURN_NS,
                 sleeps: false,
+                over_fabrics: false,
                 asleep: false,
                 doorbell_writes: 0,
             }),
@@ -262,6 +265,11 @@ impl<C: Channel> InProcess<C> {
     /// Whether the controller sleeps when it has nothing to do.
     pub fn set_sleeps(&self, sleeps: bool) {
         self.wake().sleeps = sleeps;
+    }
+
+    /// Whether drivers describe data as they do over fabrics: only for tests of what they build.
+    pub fn set_over_fabrics(&self, over_fabrics: bool) {
+        self.inner.borrow_mut().over_fabrics = over_fabrics;
     }
 
     /// Doorbells that were rung by a register write so far.
@@ -365,6 +373,10 @@ impl<C: Channel> Bus for InProcess<C> {
     fn write64(&self, offset: u64, value: u64) -> Result<(), DriverError> {
         self.write(offset, &value.to_le_bytes());
         Ok(())
+    }
+
+    fn is_over_fabrics(&self) -> bool {
+        self.inner.borrow().over_fabrics
     }
 
     fn ring(&self, offset: u64, value: u32) -> Result<(), DriverError> {

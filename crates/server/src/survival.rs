@@ -5,6 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use api::config;
+use driver::bus::place::Place;
 use holder::Holder;
 use media::drive::KeepsFunction;
 use memory::vfio::Descriptors;
@@ -15,7 +16,16 @@ pub const CONFIGURATION: &str = "configuration";
 /// Why a medium does not survive its server's process; `None` where it does.
 pub(crate) fn obstacle(medium: &config::Medium) -> Option<&'static str> {
     let records = medium.timing.as_ref().is_some_and(|it| it.record.is_some());
-    records.then_some("the recording of its timing model is lost with the process")
+    let target = medium.drive().map(|drive| &drive.target);
+    if records {
+        Some("the recording of its timing model is lost with the process")
+    } else if let Some(Place::NvmeTcp(_)) = target {
+        Some(
+            "a target over NVMe/TCP may execute commands of this process after those of the next one",
+        )
+    } else {
+        None
+    }
 }
 
 /// The holder of this process, as it keeps a drive of this machine.

@@ -48,7 +48,7 @@ pub use controller::{Controller, Doorbells, Fuse};
 pub use host::{Host, Secured};
 pub use initial::Initial;
 pub use listen::Listen;
-pub use medium::{Backing, Dialect, Direct, Medium, MediumKeys, Vendor};
+pub use medium::{Backing, Dialect, Direct, Drive as DriveMedium, Medium, MediumKeys, Vendor};
 pub use medium_kind::MediumKind;
 pub use namespace::Namespace;
 pub use parameter::parameter_error;

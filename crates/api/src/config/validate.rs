@@ -45,6 +45,7 @@ impl Config {
         for medium in &self.media {
             medium.validate(&mut problems);
             medium.validate_relays(self.reactor.len().max(1), &mut problems);
+            medium.validate_elsewhere(self, &mut problems);
         }
         let objects = Index::new(self);
         for namespace in &self.namespace {

@@ -82,8 +82,11 @@ pub(super) fn make<B: Bus>(
             (NvmOpcode::WRITE, facts.transfer_len)
         }
     };
+    let over_fabrics = queue.pair.bus().is_over_fabrics();
     let most = match bounce {
         Some(_) => limit.min(BOUNCE_BYTES),
+        // One data block, and not the page of zeros again and again.
+        None if over_fabrics => limit.min(PAGE as u32),
         None => limit,
     };
     let bytes = op.left.min(u64::from(most));
@@ -101,6 +104,11 @@ pub(super) fn make<B: Bus>(
             return None;
         }
         queue.pair.pointer(cid, buffer, 0, len as usize).ok()?
+    } else if op.kind == Kind::ZeroWrites && over_fabrics {
+        queue
+            .pair
+            .pointer(cid, &queue.zeros, 0, len as usize)
+            .ok()?
     } else if op.kind == Kind::ZeroWrites {
         let zeros = queue.pair.iova(&queue.zeros).0;
         let pages = (0..bytes.div_ceil(PAGE)).map(|page| (zeros, PAGE.min(bytes - page * PAGE)));

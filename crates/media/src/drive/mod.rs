@@ -1,9 +1,10 @@
 //! A namespace of an NVMe drive that several tenants share: mediated pass-through.
 //!
-//! A [`Drive`] is any controller that the crate `driver` reaches: any server over vfio-user, or one
-//! of our own in process. The medium's bytes are the drive's blocks. Each channel owns a queue pair
+//! A [`Drive`] is any controller that the crate `driver` reaches: any server over vfio-user, a
+//! target over NVMe/TCP, or one of our own in process. The medium's bytes are the drive's blocks. Each channel owns a queue pair
 //! of the drive, and translates a request into commands with other identifiers, blocks and
-//! pointers. Data moves directly between the drive and the host's memory if the drive can reach it.
+//! pointers. Data moves directly between the drive and the host's memory if the drive can reach it;
+//! those of a drive over a network go through buffers.
 //!
 //! Invariants:
 //! - Only commands built in [`command`] reach the drive; the drive interprets no bytes of a host
@@ -48,6 +49,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use driver::bus::Bus;
+use driver::bus::nvme_tcp::Identity;
 use driver::bus::place::{AnyBus, Place};
 use driver::{Device, DriverError, Options};
 use memory::{Claimant, EventFd};
@@ -127,19 +129,20 @@ pub fn options() -> Options {
 }
 
 impl Drive<AnyBus> {
-    /// Opens a namespace of the drive at a place; without a number, its first one. Hosts may read
+    /// Opens a namespace of the drive at a place, which a host of its own reaches where there is
+    /// one; without a number, its first one. Hosts may read
     /// these log pages of the drive. A drive of this machine is kept by `kept`, which may have it
     /// from a former process.
     ///
     /// # Errors
     /// The drive cannot be reached, or is unsupported.
     pub(crate) fn at(
-        place: &Place,
+        (place, host): (&Place, Option<&Identity>),
         nsid: Option<u32>,
         shown: &[ShownPage],
         kept: Option<&Arc<dyn KeepsFunction>>,
     ) -> Result<Self, DriverError> {
-        let mut reopen = reopening(place, kept, None);
+        let mut reopen = reopening((place, host), kept, None);
         let device = reopen()?;
         // Closed here, after the other process has.
         let bus = device.shared_bus().clone();
@@ -158,13 +161,13 @@ impl Drive<AnyBus> {
     /// # Errors
     /// The system starts no thread.
     pub(crate) fn again(
-        place: &Place,
+        (place, host): (&Place, Option<&Identity>),
         known: Known,
         shown: &[ShownPage],
         kept: Option<&Arc<dyn KeepsFunction>>,
     ) -> Result<Self, DriverError> {
         let (fence, passed) = channel();
-        let reopen = reopening(place, kept, Some(fence.clone()));
+        let reopen = reopening((place, host), kept, Some(fence.clone()));
         let (drive, keeper) = Drive::known(place.to_string(), known, reopen, place.can_revoke());
         let drive = Self::supervised((drive, keeper.fenced(fence)), shown, kept)?;
         // Ends by the loss of the senders, too; the supervisor logs what is wrong.

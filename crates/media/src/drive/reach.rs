@@ -13,7 +13,8 @@
 //!   a function may take as long as its reset.
 //! - `ended` is called when no command of a former process has an effect any more.
 //!
-//! Not included: drives behind vfio-user, whose connections end with their process.
+//! Not included: drives behind vfio-user and over NVMe/TCP, whose connections end with their
+//! process.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use driver::bus::Bus;
+use driver::bus::nvme_tcp::Identity;
 use driver::bus::place::{AnyBus, Place};
 use driver::{Device, DriverError, Options};
 use memory::vfio::Descriptors;
@@ -163,7 +165,8 @@ impl Kept<AnyBus> for Function {
 
 fn options_of(bus: &AnyBus) -> Options {
     Options {
-        interrupts: bus.vectors() > 0,
+        // A socket signals nothing: completions are there when it is read.
+        interrupts: bus.vectors() > 0 && !bus.is_over_fabrics(),
         ..options()
     }
 }
@@ -172,11 +175,11 @@ fn options_of(bus: &AnyBus) -> Options {
 /// kept sends on `ended` when no command of a former process has an effect any more; of others
 /// that is so when they are enabled.
 pub(super) fn reopening(
-    place: &Place,
+    (place, host): (&Place, Option<&Identity>),
     keeper: Option<&Arc<dyn KeepsFunction>>,
     ended: Option<Sender<()>>,
 ) -> Reopen<AnyBus> {
-    let place = place.clone();
+    let (place, host) = (place.clone(), host.cloned());
     if let (Place::Pci(_), Some(keeper)) = (&place, keeper) {
         let mut function = Function {
             place,
@@ -191,7 +194,7 @@ pub(super) fn reopening(
         });
     }
     Box::new(move || {
-        let bus = place.open(ANSWER_TIMEOUT)?;
+        let bus = place.open_as(host.as_ref(), ANSWER_TIMEOUT)?;
         let options = options_of(&bus);
         let mut device = Device::open(bus, &options)?;
         device.enable()?;

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::{fmt, io};
 
+use driver::bus::nvme_tcp::Identity;
 use driver::bus::place::{AnyBus, Place};
 use memory::{Claims, MAX_CLAIMANTS, Store};
 use port::MediumTraits;
@@ -91,6 +92,8 @@ pub enum MediumKind {
     Drive {
         /// Address of the drive.
         place: Place,
+        /// The host that this process is to a drive over NVMe/TCP; `None`: that of the process.
+        host: Option<Identity>,
         /// Namespace identifier; `None`: the first active namespace.
         nsid: Option<u32>,
         /// Vendor log pages of the drive that hosts may read, unless our controllers have a page
@@ -237,8 +240,13 @@ impl Medium {
                 let file = open_bytes(path, *size, *direct, *io)?;
                 (file.size(), Backing::File(Arc::new(file)))
             }
-            MediumKind::Drive { place, nsid, shown } => {
-                let drive = Drive::at(place, *nsid, shown, None);
+            MediumKind::Drive {
+                place,
+                host,
+                nsid,
+                shown,
+            } => {
+                let drive = Drive::at((place, host.as_ref()), *nsid, shown, None);
                 let drive = drive.map_err(|source| MediumError::Drive {
                     target: place.to_string(),
                     source,

@@ -170,7 +170,13 @@ impl Drive {
             let place = place.map_err(|error| anyhow::anyhow!("`{}`: {error}", self.drive))?;
             let nsid = self.nsid;
             let shown = Vec::new();
-            (MediumKind::Drive { place, nsid, shown }, None)
+            let kind = MediumKind::Drive {
+                place,
+                host: None,
+                nsid,
+                shown,
+            };
+            (kind, None)
         } else if self.drive.contains('/') {
             let file = MediumKind::File {
                 path: path.clone(),

@@ -11,7 +11,7 @@ use server::{StateFile, spec_of};
 pub(super) const MEDIA: Media = Media { size_of, take };
 
 fn size_of(medium: &config::Medium) -> anyhow::Result<u64> {
-    Ok(Medium::open(&spec_of(medium))?.size())
+    Ok(Medium::open(&spec_of(medium)?)?.size())
 }
 
 fn take(path: &Path, longest: u64) -> anyhow::Result<Taken> {

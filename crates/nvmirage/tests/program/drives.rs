@@ -133,7 +133,7 @@ fn until(what: &str, reached: impl Fn() -> bool) {
 }
 
 /// A tenant with one command at a time, which reads and writes the same place.
-struct Tenant {
+pub(crate) struct Tenant {
     queue: QueuePair<VfioUser>,
     namespace: Namespace,
     buffer: Buffer,
@@ -141,7 +141,7 @@ struct Tenant {
 }
 
 impl Tenant {
-    fn attach(world: &World, name: &str) -> Tenant {
+    pub(crate) fn attach(world: &World, name: &str) -> Tenant {
         let device = Device::connect(world.path(name), &Options::default());
         let mut device = device.unwrap();
         device.enable().unwrap();
@@ -157,7 +157,7 @@ impl Tenant {
 
     /// Writes some bytes and reads them back: what that ended with, and how long the slower of the
     /// two took.
-    fn turn(&mut self, byte: u8) -> (Result<(), Status>, Duration) {
+    pub(crate) fn turn(&mut self, byte: u8) -> (Result<(), Status>, Duration) {
         self.buffer.write_from(0, &[byte; 4096]);
         let mut slower = Duration::ZERO;
         for is_write in [true, false] {
@@ -185,7 +185,7 @@ impl Tenant {
 /// A command has 4 s at a drive, and a drive that is lost is waited for as long: what is more is
 /// this machine's, and the time of a server that is asked for a register (2 s) while others wait
 /// for it.
-const SLOWEST: Duration = Duration::from_secs(10);
+pub(crate) const SLOWEST: Duration = Duration::from_secs(10);
 /// Regions of a host's memory, each large enough to be mapped for a drive: at 2 s each they are
 /// more than [`SLOWEST`].
 const REGIONS: usize = 12;
@@ -270,9 +270,32 @@ fn what_cannot_be_a_drive_says_why() {
     assert!(!Path::new(&world.path("s")).exists());
     for (keys, says) in [
         ("target = \"nvme0\"", "vfio-user:PATH"),
+        ("target = \"nvme-tcp:127.0.0.1:4420\"", "HOST:PORT/NQN"),
         (
-            "target = \"nvme-tcp:127.0.0.1:4420/nqn.x\"",
-            "write vfio-user:PATH or pci:ADDRESS",
+            "target = \"nvme-tcp:h:4420/nqn.x\"\ncompletions = 0",
+            "remove completions",
+        ),
+        (
+            "target = \"nvme-tcp:h:4420/nqn.x\"\nhostnqn = \"me\"",
+            "write nqn.YYYY-MM",
+        ),
+        (
+            "target = \"nvme-tcp:h:4420/nqn.x\"\ndhchap_key = \"k\"",
+            "write hostnqn, too",
+        ),
+        (
+            "target = \"nvme-tcp:h:4420/nqn.x\"\nhostnqn = \"nqn.me\"\ndhchap_ctrl_key = \"k\"",
+            "write dhchap_key, too",
+        ),
+        (
+            "target = \"vfio-user:/x\"\nhostnqn = \"nqn.me\"",
+            "hostnqn: only for a drive with target = \"nvme-tcp:",
+        ),
+        (
+            "target = \"nvme-tcp:127.0.0.1:4420/nqn.own\"\n\
+             [[controller]]\nname = \"c\"\nsubnqn = \"nqn.own\"\nlisten = \"nvme-tcp:0.0.0.0:4420\"\n\
+             tcp = { allow_anonymous = true }",
+            "that is controller c of this server",
         ),
         (
             "target = \"vfio-user:/x\"\nsize = \"1GiB\"",

@@ -1,5 +1,5 @@
 //! Which hosts may connect to a controller over NVMe/TCP, and their secrets, which are read when
-//! the controller is served. No secret is kept elsewhere, shown or saved.
+//! the controller is served; and the host that this server is to drives of others. No secret is kept elsewhere, shown or saved.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,6 +9,7 @@ use std::thread;
 use anyhow::Context;
 use api::config::{self, Controller};
 use authentication::{Secret, TlsKey};
+use driver::bus::nvme_tcp::Identity;
 use engine::ControllerSlot;
 use transport::nvme_tcp::{
     Access, Allowed, Handshakes, Job, Keys, Powers, Secured, Tls, handshakes, powers,
@@ -19,10 +20,20 @@ use super::controllers::Words;
 use super::network::DISCOVERY;
 
 /// The secret of a file.
-fn secret(path: &Path) -> anyhow::Result<Arc<Secret>> {
+fn secret(path: &Path) -> anyhow::Result<Secret> {
     let text = machine::secret::read(path)?;
-    let secret = Secret::read(&text).with_context(|| format!("the secret {}", path.display()))?;
-    Ok(Arc::new(secret))
+    Secret::read(&text).with_context(|| format!("the secret {}", path.display()))
+}
+
+/// The host that this server is to a drive over NVMe/TCP; `None`: that of the process.
+pub(super) fn host_of(drive: &config::DriveMedium) -> anyhow::Result<Option<Identity>> {
+    let Some(nqn) = &drive.hostnqn else {
+        return Ok(None);
+    };
+    let key = drive.dhchap_key.as_deref().map(secret).transpose()?;
+    let controller = drive.dhchap_ctrl_key.as_deref().map(secret).transpose()?;
+    let identity = Identity::new(Some(nqn), key, controller);
+    identity.map(Some).map_err(anyhow::Error::msg)
 }
 
 /// The key of TLS of a file.
@@ -45,8 +56,8 @@ fn keys(host: &config::Host) -> anyhow::Result<Option<Keys>> {
     };
     let controller = host.dhchap_ctrl_key.as_deref().map(secret).transpose()?;
     Ok(Some(Keys {
-        host: secret(path)?,
-        controller,
+        host: Arc::new(secret(path)?),
+        controller: controller.map(Arc::new),
     }))
 }
 

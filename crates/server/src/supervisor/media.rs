@@ -44,7 +44,7 @@ impl State {
                 config.name
             );
         }
-        let mut spec = spec_of(&config);
+        let mut spec = spec_of(&config).with_context(place)?;
         let bytes = match &mut spec.kind {
             Store::Zoned { of, .. } | Store::Vendor { of, .. } => of,
             bytes => bytes,
@@ -512,12 +512,16 @@ pub(super) fn medium_basis(config: &config::Medium) -> anyhow::Result<MediumBasi
 }
 
 /// How to open a medium of a configuration.
-pub fn spec_of(config: &config::Medium) -> MediumSpec {
+///
+/// # Errors
+/// The secrets of a drive over NVMe/TCP cannot be read.
+pub fn spec_of(config: &config::Medium) -> anyhow::Result<MediumSpec> {
     let store = match &config.backing {
         Backing::Null { size, .. } => Store::Null { size: size.0 },
         Backing::Ram { size, .. } => Store::Ram { size: size.0 },
         Backing::Drive(drive) => Store::Drive {
             place: drive.target.clone(),
+            host: super::access::host_of(drive)?,
             nsid: drive.nsid,
             shown: drive.admin_allow.iter().map(|allow| allow.0).collect(),
         },
@@ -562,5 +566,5 @@ pub fn spec_of(config: &config::Medium) -> MediumSpec {
         },
         (None, None) => store,
     };
-    MediumSpec { kind }
+    Ok(MediumSpec { kind })
 }

@@ -4,6 +4,33 @@ use super::super::{Mutation, integration, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "drive-zeros-over-a-network",
+        guard: "zeros for a drive over a network are no more than the page of them",
+        file: "crates/media/src/drive/command.rs",
+        from: "        None if over_fabrics => limit.min(PAGE as u32),\n",
+        to: "",
+        test: unit(
+            "media",
+            "drive::tests::fabrics::zeros_for_a_drive_over_a_network_are_one_data_block",
+        ),
+    },
+    Mutation {
+        name: "drive-over-a-network-survives",
+        guard: "no process continues with a drive over a network that another one had",
+        file: "crates/server/src/survival.rs",
+        from: "} else if let Some(Place::NvmeTcp(_)) = target {",
+        to: "} else if let (true, Some(Place::NvmeTcp(_))) = (records, target) {",
+        test: program("network::remote::tenants_share_a_drive_of_another_machine"),
+    },
+    Mutation {
+        name: "drive-own-controller",
+        guard: "a drive over a network is no controller of the same configuration",
+        file: "crates/api/src/config/medium/check.rs",
+        from: "place.require(own.is_none(), || {",
+        to: "place.require(own.is_none() || own.is_some(), || {",
+        test: program("drives::what_cannot_be_a_drive_says_why"),
+    },
+    Mutation {
         name: "drive-bounds",
         guard: "no command of a drive's guest goes beyond the namespace",
         file: "crates/media/src/possible.rs",

@@ -2,10 +2,10 @@
 
 use model::{Kind, Parameters};
 
-use super::{Backing, Direct, Drive, File, KeyValue, Medium, MediumKeys};
+use super::{Backing, Direct, Drive, File, KeyValue, Medium, MediumKeys, Target};
 use crate::config::object::Object;
 use crate::config::problem::{Place, Problem};
-use crate::config::{MediumKind, Timing, allow, reactors_in_words};
+use crate::config::{Config, Controller, MediumKind, Timing, allow, reactors_in_words};
 
 /// Largest key-value medium.
 const MAX_KEY_VALUE_LEN: u64 = 1 << 40;
@@ -96,6 +96,32 @@ impl Medium {
         });
     }
 
+    /// Checks that a drive over NVMe/TCP is no controller of this configuration.
+    pub(in crate::config) fn validate_elsewhere(
+        &self,
+        config: &Config,
+        problems: &mut Vec<Problem>,
+    ) {
+        let Some(Target::NvmeTcp(target)) = self.drive().map(|drive| &drive.target) else {
+            return;
+        };
+        let is_it = |controller: &&Controller| {
+            let listens = controller.tcp_address().zip(controller.subnqn.as_deref());
+            listens.is_some_and(|(address, nqn)| target.is_of(address, nqn))
+        };
+        let own = config.controller.iter().find(is_it);
+        let mut place = Place {
+            name: format!("media {}", self.name),
+            problems,
+        };
+        place.require(own.is_none(), || {
+            let name = own.map_or("", |controller| &controller.name);
+            format!(
+                "target = \"nvme-tcp:{target}\": that is controller {name} of this server: write the address of another server's drive"
+            )
+        });
+    }
+
     /// Checks the reactors of `completions` and `heads`, of which there are `reactors`.
     pub(in crate::config) fn validate_relays(&self, reactors: usize, problems: &mut Vec<Problem>) {
         let Some(drive) = self.drive() else {
@@ -138,6 +164,38 @@ impl File {
 impl Drive {
     fn validate(&self, place: &mut Place<'_>) {
         allow::validate(&self.admin_allow, place);
+        self.validate_host(place);
+    }
+
+    /// Checks the keys of drives over NVMe/TCP, and those that such drives do not have.
+    fn validate_host(&self, place: &mut Place<'_>) {
+        let over_tcp = matches!(self.target, Target::NvmeTcp(_));
+        let (key, ctrl_key) = (self.dhchap_key.is_some(), self.dhchap_ctrl_key.is_some());
+        for (name, is_there) in [
+            ("hostnqn", self.hostnqn.is_some()),
+            ("dhchap_key", key),
+            ("dhchap_ctrl_key", ctrl_key),
+        ] {
+            place.require(over_tcp || !is_there, || {
+                format!(
+                    "{name}: only for a drive with target = \"nvme-tcp:HOST:PORT/NQN\": remove it"
+                )
+            });
+        }
+        if let Some(nqn) = &self.hostnqn {
+            place.require(nqn.starts_with("nqn."), || {
+                format!("hostnqn = \"{nqn}\": write nqn.YYYY-MM.reverse.domain:name")
+            });
+        }
+        place.require(!key || self.hostnqn.is_some(), || {
+            "dhchap_key: a secret is that of a host NQN: write hostnqn, too".into()
+        });
+        place.require(!ctrl_key || key, || {
+            "dhchap_ctrl_key: a controller authenticates itself only to hosts that do: write dhchap_key, too".into()
+        });
+        place.require(!over_tcp || self.completions.is_none(), || {
+            "completions: the connections of a drive over NVMe/TCP are read by the reactors that use it: remove completions".into()
+        });
     }
 }
 

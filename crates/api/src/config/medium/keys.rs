@@ -39,11 +39,37 @@ object! {
             kinds: &[MediumKind::Null, MediumKind::Ram, MediumKind::File, MediumKind::KeyValue],
             unset: "the size of the existing file",
         };
-        /// Address of the drive: `vfio-user:PATH` or `pci:ADDRESS`.
+        /// Address of the drive: `vfio-user:PATH`, `nvme-tcp:HOST:PORT/NQN` or `pci:ADDRESS`.
         target: Option<String> | unset => Fixed {
             kinds: DRIVE,
             needed: true,
-            value: "vfio-user:PATH|pci:ADDRESS",
+            value: "vfio-user:PATH|nvme-tcp:HOST:PORT/NQN|pci:ADDRESS",
+        };
+        /// Host NQN of the server for a drive over NVMe/TCP.
+        hostnqn: Option<String> | unset => Fixed {
+            bounds: Bounds::Ascii(MAX_NQN_LEN),
+            kinds: DRIVE,
+            unset: "a random one",
+            value: "NQN",
+        };
+        /// File with the secret of that host, as `nvme gen-dhchap-key` prints it, for a drive over
+        /// NVMe/TCP that authenticates hosts by DH-HMAC-CHAP. A regular file that only its owner
+        /// can read, or `credential:NAME` for a systemd credential. Needs `hostnqn`.
+        #[schema(value_type = Option<String>)]
+        dhchap_key: Option<PathBuf> | unset => Fixed {
+            kinds: DRIVE,
+            unset: "the server does not authenticate itself",
+            value: "FILE",
+            names: Names::Files,
+        };
+        /// File with the secret of the drive's controller, as `dhchap_key`, which it needs: the
+        /// controller has to authenticate itself.
+        #[schema(value_type = Option<String>)]
+        dhchap_ctrl_key: Option<PathBuf> | unset => Fixed {
+            kinds: DRIVE,
+            unset: "the controller is not authenticated",
+            value: "FILE",
+            names: Names::Files,
         };
         /// Identifier of the namespace on the drive.
         nsid: Option<u32> | unset => Fixed {
@@ -145,6 +171,8 @@ object! {
     }
 }
 
+/// Longest NQN (Base 2.1, 4.7).
+const MAX_NQN_LEN: usize = 223;
 const BYTES: &[MediumKind] = &[MediumKind::Null, MediumKind::Ram, MediumKind::File];
 const FILE: &[MediumKind] = &[MediumKind::File];
 const DRIVE: &[MediumKind] = &[MediumKind::Drive];
@@ -195,6 +223,9 @@ impl From<Medium> for MediumKeys {
             }
             Backing::Drive(drive) => {
                 keys.target = Some(drive.target.to_string());
+                keys.hostnqn = drive.hostnqn;
+                keys.dhchap_key = drive.dhchap_key;
+                keys.dhchap_ctrl_key = drive.dhchap_ctrl_key;
                 keys.nsid = drive.nsid;
                 keys.admin_allow = drive.admin_allow;
                 keys.awupf = drive.awupf;
@@ -261,6 +292,9 @@ impl From<MediumKeys> for Medium {
             }),
             MediumKind::Drive => Backing::Drive(Drive {
                 target: target(keys.target, &mut faults),
+                hostnqn: keys.hostnqn,
+                dhchap_key: keys.dhchap_key,
+                dhchap_ctrl_key: keys.dhchap_ctrl_key,
                 nsid: keys.nsid,
                 admin_allow: keys.admin_allow,
                 awupf: keys.awupf,
@@ -283,15 +317,12 @@ impl From<MediumKeys> for Medium {
 /// one, which is never opened.
 fn target(text: Option<String>, faults: &mut Vec<String>) -> Target {
     let wrong = match text.as_deref().map(str::parse) {
-        Some(Ok(Target::NvmeTcp(address))) => format!(
-            "target = \"nvme-tcp:{address}\": a drive medium needs a drive with rings in memory; write vfio-user:PATH or pci:ADDRESS"
-        ),
         Some(Ok(target)) => return target,
         Some(Err(error)) => {
             let error: String = error;
             format!("target = \"{}\": {error}", text.unwrap_or_default())
         }
-        None => "a drive needs a target: write target = \"vfio-user:/run/drive.sock\", or \"pci:0000:01:00.0\"".into(),
+        None => "a drive needs a target: write target = \"vfio-user:/run/drive.sock\", \"nvme-tcp:10.0.0.1:4420/NQN\", or \"pci:0000:01:00.0\"".into(),
     };
     faults.push(wrong);
     Target::VfioUser(PathBuf::new())
@@ -304,6 +335,8 @@ impl MediumKeys {
         json(&MediumKeys {
             path: there(&self.path),
             state: there(&self.state),
+            dhchap_key: there(&self.dhchap_key),
+            dhchap_ctrl_key: there(&self.dhchap_ctrl_key),
             timing: None,
             ..self.clone()
         })
@@ -365,10 +398,13 @@ mod tests {
     use super::*;
 
     /// One medium of every key, as in a file.
-    const ALL: [(&str, &str); 20] = [
+    const ALL: [(&str, &str); 23] = [
         ("path", "\"p\""),
         ("size", "\"1MiB\""),
         ("target", "\"pci:0000:01:00.0\""),
+        ("hostnqn", "\"nqn.a\""),
+        ("dhchap_key", "\"k\""),
+        ("dhchap_ctrl_key", "\"c\""),
         ("nsid", "1"),
         ("admin_allow", "[\"get-log-page:0xc0\"]"),
         ("awupf", "\"4KiB\""),
@@ -406,7 +442,7 @@ mod tests {
             ),
             (
                 "drive",
-                "target nsid admin_allow awupf completions heads timing",
+                "target hostnqn dhchap_key dhchap_ctrl_key nsid admin_allow awupf completions heads timing",
             ),
             ("keyvalue", "path size dialect max_keys state timing"),
         ] {

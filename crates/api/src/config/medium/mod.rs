@@ -117,6 +117,11 @@ pub struct File {
 pub struct Drive {
     /// Address of the drive.
     pub target: Target,
+    /// Host NQN of the server, for a drive over NVMe/TCP; `None`: a random one.
+    pub hostnqn: Option<String>,
+    /// Files with the secrets of that host and of the drive's controller.
+    pub dhchap_key: Option<PathBuf>,
+    pub dhchap_ctrl_key: Option<PathBuf>,
     /// Namespace identifier; `None` for the first active namespace.
     pub nsid: Option<u32>,
     /// Vendor log pages that hosts may read.

@@ -309,6 +309,11 @@ impl<B: Bus> DriveChannel<B> {
     /// drive does not reach its memory yet.
     #[cold]
     pub(super) fn want(&mut self, segments: &[Segment<'_>], view: &Arc<DmaView>) {
+        // Over a network there are no windows.
+        let queue = self.queue.as_ref();
+        if queue.is_some_and(|queue| queue.pair.bus().is_over_fabrics()) {
+            return;
+        }
         let unknown = |segment: &Segment<'_>| {
             !segment.is_sink() && self.windows.find(segment.lent_id()).is_none()
         };

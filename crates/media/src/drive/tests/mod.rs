@@ -2,6 +2,7 @@
 
 mod again;
 mod erase;
+mod fabrics;
 mod faults;
 mod model;
 mod reach;

@@ -4,6 +4,7 @@ mod crowds;
 mod operators;
 mod paths;
 mod raw;
+mod remote;
 mod secure;
 mod shared;
 mod survive;

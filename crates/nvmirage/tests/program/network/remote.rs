@@ -1,0 +1,189 @@
+//! A drive of another machine: the controller of one server over NVMe/TCP is the drive of another
+//! one, whose tenants share it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::Instant;
+
+use nvme_spec::Status;
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::secure::{A, CTRL, KEY, secret};
+use super::{Port, serve, until};
+use crate::drives::{SLOWEST, Tenant, is_untouched};
+use crate::world::{Server, World, ran};
+
+/// Bytes of the drive.
+const DRIVE: usize = 48 << 20;
+
+/// A drive behind NVMe/TCP, of a file that shows what it holds, and the world of its users.
+struct Remote {
+    its: World,
+    world: World,
+    port: Port,
+    folder: TempDir,
+}
+
+impl Remote {
+    fn new() -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        std::fs::write(folder.path().join("drive.img"), vec![0xa5; DRIVE]).unwrap();
+        Self {
+            its: World::new(),
+            world: World::new(),
+            port: Port::new(),
+            folder,
+        }
+    }
+
+    fn image(&self) -> PathBuf {
+        self.folder.path().join("drive.img")
+    }
+
+    /// Starts the drive's server, with other tables before.
+    fn start(&self, more: &str) -> Server {
+        let config = format!(
+            "{more}[[media]]\nname = \"disk\"\nkind = \"file\"\npath = \"{}\"\n\
+             [[namespace]]\nname = \"data\"\nmedia = \"disk\"\nlba_size = 512\n{}",
+            self.image().display(),
+            self.port.controller("")
+        );
+        serve(&self.its, &config, &[])
+    }
+
+    /// The configuration of two tenants, with a gap before, between and behind their parts.
+    fn tenants(&self, keys: &str) -> String {
+        let part = |name: &str, range: &str| {
+            format!(
+                "[[namespace]]\nname = \"{name}\"\nmedia = \"remote\"\nrange = \"{range}\"\nlba_size = 512\n\
+                 [[controller]]\nname = \"{name}\"\nnamespaces = [\"{name}\"]\nlisten = \"{}\"\n",
+                self.world.vfio_user(name)
+            )
+        };
+        format!(
+            "[[media]]\nname = \"remote\"\nkind = \"drive\"\ntarget = \"{}\"\n{keys}{}{}",
+            self.port.target(),
+            part("a", "4MiB..20MiB"),
+            part("b", "24MiB..40MiB")
+        )
+    }
+
+    /// A tenant that checks every byte that it reads.
+    fn verify(&self, tenant: &str) -> Child {
+        let mut command = self.world.program();
+        command.args(["bench", "--target", &self.world.vfio_user(tenant)]);
+        command.args(["--rw", "randrw", "--bs", "4KiB,128KiB", "--qd", "1,16"]);
+        command.args(["--time", "300ms", "--verify", "--destroy-data"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    fn verify_both(&self) {
+        for child in ["a", "b"].map(|tenant| self.verify(tenant)) {
+            let ran = ran(child.wait_with_output().unwrap());
+            assert!(ran.status.success(), "{}{}", ran.out, ran.err);
+        }
+    }
+
+    fn check_gaps(&self) {
+        let file = File::open(self.image()).unwrap();
+        for (start, end) in [(0, 4), (20, 24), (40, 48)] {
+            let mut bytes = vec![0; (end - start) << 20];
+            file.read_exact_at(&mut bytes, (start << 20) as u64)
+                .unwrap();
+            assert!(is_untouched(&bytes), "{start} to {end} MiB");
+        }
+        let mut part = vec![0; 16 << 20];
+        file.read_exact_at(&mut part, 4 << 20).unwrap();
+        assert!(!is_untouched(&part), "the tenants' data are on the drive");
+    }
+}
+
+#[test]
+fn tenants_share_a_drive_of_another_machine() {
+    let remote = Remote::new();
+    let drive = remote.start("");
+    let config = remote.tenants("");
+    let tenants = serve(&remote.world, &config, &[]);
+    remote.verify_both();
+    let inventory = remote.world.inventory();
+    let description = inventory["media"][0]["description"].as_str().unwrap();
+    assert!(description.contains(&remote.port.target()), "{description}");
+    tenants.stop();
+    remote.check_gaps();
+    // The process that goes on would be another host of the target.
+    let file = remote.world.write("config.toml", &config);
+    let args = ["serve", "--survive", "--config", file.to_str().unwrap()];
+    let error = remote.world.fails(&args);
+    assert!(error.contains("does not survive"), "{error}");
+    drive.stop();
+    let error = remote
+        .world
+        .fails(&["serve", "--config", file.to_str().unwrap()]);
+    assert!(error.contains("the target is running"), "{error}");
+}
+
+#[test]
+fn a_drive_of_another_machine_that_dies_is_used_again() {
+    let remote = Remote::new();
+    let mut drive = remote.start("");
+    let tenants = serve(&remote.world, &remote.tenants(""), &[]);
+    let mut tenant = Tenant::attach(&remote.world, "a");
+    assert_eq!(tenant.turn(1).0, Ok(()));
+    for round in 2..4 {
+        drive.signal(Signal::KILL);
+        drop(drive);
+        let start = Instant::now();
+        let (ended, slowest) = tenant.turn(0xff);
+        assert_eq!(ended, Err(Status::COMMAND_INTERRUPTED));
+        assert!(slowest < SLOWEST, "{slowest:?}");
+        drive = remote.start("");
+        until("the drive is not back", || tenant.turn(round).0.is_ok());
+        assert!(start.elapsed() < 4 * SLOWEST, "{:?}", start.elapsed());
+    }
+    drop(tenant);
+    remote.verify_both();
+    let log = tenants.log();
+    assert!(log.contains("a drive is lost"), "{log}");
+    assert!(log.contains("a drive is back"), "{log}");
+    tenants.stop();
+    remote.check_gaps();
+    drive.stop();
+}
+
+#[test]
+fn a_server_proves_its_secret_to_a_drive() {
+    let remote = Remote::new();
+    let its_key = secret(&remote.its, "a.key", KEY);
+    let its_ctrl = secret(&remote.its, "c.key", CTRL);
+    let _drive = remote.start(&format!(
+        "[[host]]\nnqn = \"{A}\"\ndhchap_key = \"{}\"\ndhchap_ctrl_key = \"{}\"\n",
+        its_key.display(),
+        its_ctrl.display()
+    ));
+    let file = |keys: &str| remote.world.write("config.toml", &remote.tenants(keys));
+    let refused = |keys: &str, says: &str| {
+        let file = file(keys);
+        let error = remote
+            .world
+            .fails(&["serve", "--config", file.to_str().unwrap()]);
+        assert!(error.contains(says), "{error}");
+    };
+    let (key, ctrl) = (its_key.display(), its_ctrl.display());
+    refused("", "does not admit this host");
+    refused(&format!("hostnqn = \"{A}\"\n"), "requires authentication");
+    let named = format!("hostnqn = \"{A}\"\ndhchap_key = ");
+    refused(&format!("{named}\"{ctrl}\"\n"), "uthentication failed");
+    refused(&format!("{named}\"/nowhere\"\n"), "/nowhere");
+    let keys = format!("{named}\"{key}\"\ndhchap_ctrl_key = \"{ctrl}\"\n");
+    let tenants = serve(&remote.world, &remote.tenants(&keys), &[]);
+    remote.verify_both();
+    for hidden in ["AAECAwQF", "ZGVmZ2hp"] {
+        assert!(!tenants.log().contains(hidden));
+        assert!(!remote.world.inventory().to_string().contains(hidden));
+    }
+    tenants.stop();
+}
