@@ -66,6 +66,7 @@ fn may_pass(status: Status) -> bool {
             | Status::FORMAT_IN_PROGRESS
             | Status::SANITIZE_IN_PROGRESS
             | Status::COMMAND_INTERRUPTED
+            | Status::TRANSIENT_TRANSPORT_ERROR
             // A host sends the command by another path.
             | Status::ASYMMETRIC_ACCESS_PERSISTENT_LOSS
             | Status::ASYMMETRIC_ACCESS_INACCESSIBLE
@@ -109,6 +110,7 @@ mod tests {
         assert!(!field(Status::FORMAT_IN_PROGRESS).dnr());
         assert!(!field(Status::SANITIZE_IN_PROGRESS).dnr());
         assert!(!field(Status::COMMAND_INTERRUPTED).dnr());
+        assert!(!field(Status::TRANSIENT_TRANSPORT_ERROR).dnr());
         assert!(!field(Status::ASYMMETRIC_ACCESS_PERSISTENT_LOSS).dnr());
         assert!(!field(Status::ASYMMETRIC_ACCESS_INACCESSIBLE).dnr());
         assert!(!field(Status::ASYMMETRIC_ACCESS_TRANSITION).dnr());

@@ -435,17 +435,21 @@ impl Queue {
         }
         let command = self.commands.get_mut(index);
         let (status, partner) = (command.status, command.partner.take());
-        self.answer(index, status, [0, 0]);
+        // As the controller says it: whether the host is to send the command again.
+        self.answer_as(index, port::status::field(status), [0, 0]);
         if let Some(partner) = partner {
             self.abort_half(partner, Status::ABORTED_FAILED_FUSED, counters);
         }
     }
 
     /// Answers a command that the controller never had.
-    pub(in crate::nvme_tcp) fn answer(&mut self, index: u16, status: Status, [dw0, dw1]: [u32; 2]) {
+    pub(in crate::nvme_tcp) fn answer(&mut self, index: u16, status: Status, dwords: [u32; 2]) {
+        self.answer_as(index, StatusField::new().with_status(status), dwords);
+    }
+
+    fn answer_as(&mut self, index: u16, status: StatusField, [dw0, dw1]: [u32; 2]) {
         let cid = self.commands.get(index).sqe.cid;
         self.commands.answer(index);
-        let status = StatusField::new().with_status(status);
         let cqe = self.cqe(cid, dw0, dw1, status);
         let head = self.connection.encoder().response(&cqe);
         self.connection.push(Pdu::bare(head, Some(index)));
