@@ -26,6 +26,14 @@ pub(crate) struct AsHost {
     /// its owner can read it
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "hostnqn")]
     tls_key: Option<PathBuf>,
+
+    /// Protect headers of NVMe/TCP by digests (CRC32C)
+    #[arg(long)]
+    hdr_digest: bool,
+
+    /// Protect data of NVMe/TCP by digests (CRC32C)
+    #[arg(long)]
+    data_digest: bool,
 }
 
 fn secret(path: &Path) -> anyhow::Result<Secret> {
@@ -49,14 +57,18 @@ impl AsHost {
             dhchap_key,
             dhchap_ctrl_key,
             tls_key,
+            hdr_digest,
+            data_digest,
         } = self;
-        if hostnqn.is_none() && dhchap_key.is_none() && tls_key.is_none() {
+        let has_digests = *hdr_digest || *data_digest;
+        if hostnqn.is_none() && dhchap_key.is_none() && tls_key.is_none() && !has_digests {
             return Ok(());
         }
         let key = dhchap_key.as_deref().map(secret).transpose()?;
         let controller = dhchap_ctrl_key.as_deref().map(secret).transpose()?;
         let identity = Identity::new(hostnqn.as_deref(), key, controller);
         let identity = identity.map_err(anyhow::Error::msg)?;
+        let identity = identity.with_digests(*hdr_digest, *data_digest);
         let identity = match tls_key.as_deref().map(key_of_tls).transpose()? {
             None => identity,
             Some(key) => identity.with_tls(key),

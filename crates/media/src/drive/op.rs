@@ -167,11 +167,16 @@ pub(super) const GONE: Outcome = Outcome {
 pub(super) fn outcome_of(status: Status, kind: Kind) -> Outcome {
     /// Media and Data Integrity Errors (Base 2.1, 4.2.3.3).
     const MEDIA: u8 = 2;
+    /// Path Related Status (Base 2.1, 4.2.3.4).
+    const PATH: u8 = 3;
     match status {
         Status::SUCCESSFUL_COMPLETION => Outcome::OK,
         Status::ABORTED_SQ_DELETION
         | Status::COMMAND_ABORT_REQUESTED
-        | Status::COMMAND_INTERRUPTED => INTERRUPTED,
+        | Status::COMMAND_INTERRUPTED
+        | Status::TRANSIENT_TRANSPORT_ERROR => INTERRUPTED,
+        // The target may be reached later, or have the namespace again.
+        _ if status.sct() == PATH => INTERRUPTED,
         Status::NAMESPACE_NOT_READY
         | Status::INTERNAL_ERROR
         | Status::FORMAT_IN_PROGRESS
@@ -192,6 +197,9 @@ mod tests {
         let of = |status| port::status::of(outcome_of(status, Kind::Read).cause).0;
         for (status, seen) in [
             (0x000, 0x000),
+            // A wrong digest, and asymmetric access: inaccessible.
+            (0x022, 0x021),
+            (0x302, 0x021),
             // Unrecovered Read Error, and an error of protection information.
             (0x281, 0x281),
             (0x282, 0x282),

@@ -57,6 +57,21 @@ fn every_byte_over_tcp_comes_back() {
             assert_eq!(job["errors"], 0, "{job}");
         }
     }
+    // With digests, of data in capsules, by R2T, and to the host.
+    let mut digests = vec![
+        "bench",
+        "--target",
+        &target,
+        "--hdr-digest",
+        "--data-digest",
+    ];
+    digests.extend(["--rw", "randrw", "--bs", "4KiB,128KiB", "--qd", "1,16"]);
+    digests.extend(["--time", "300ms", "--destroy-data", "--verify", "--json"]);
+    let report = world.json(&digests);
+    for job in report["jobs"].as_array().unwrap() {
+        assert!(job["iops"].as_f64().unwrap() > 0.0, "{job}");
+        assert_eq!(job["errors"], 0, "{job}");
+    }
     let other = target.replace(NQN, "nqn.2026-11.test:other");
     let error = world.fails(&["identify", "--target", &other]);
     assert!(
@@ -80,7 +95,7 @@ const MUST_PASS: [&str; 14] = [
     "registers/shutdown_keeps_data",
     "admin/unknown_opcodes",
     "identify/active_list",
-    "features/saved_survives",
+    "features/mandatory",
     "logs/effects_admin",
     "io/overflow",
     "errors/each_its_own",

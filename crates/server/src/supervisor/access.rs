@@ -27,13 +27,15 @@ fn secret(path: &Path) -> anyhow::Result<Secret> {
 
 /// The host that this server is to a drive over NVMe/TCP; `None`: that of the process.
 pub(super) fn host_of(drive: &config::DriveMedium) -> anyhow::Result<Option<Identity>> {
-    let Some(nqn) = &drive.hostnqn else {
+    let (header, data) = (drive.header_digest, drive.data_digest);
+    if drive.hostnqn.is_none() && !header && !data {
         return Ok(None);
-    };
+    }
     let key = drive.dhchap_key.as_deref().map(secret).transpose()?;
     let controller = drive.dhchap_ctrl_key.as_deref().map(secret).transpose()?;
-    let identity = Identity::new(Some(nqn), key, controller);
-    identity.map(Some).map_err(anyhow::Error::msg)
+    let identity = Identity::new(drive.hostnqn.as_deref(), key, controller);
+    let identity = identity.map_err(anyhow::Error::msg)?;
+    Ok(Some(identity.with_digests(header, data)))
 }
 
 /// The key of TLS of a file.

@@ -9,6 +9,14 @@ const fn bus(name: &'static str) -> Test {
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "initiator-damaged-data",
+        guard: "a read whose data have a wrong digest fails",
+        file: "crates/driver/src/bus/nvme_tcp/wire.rs",
+        from: "        command.is_damaged |= !intact;\n",
+        to: "",
+        test: bus("bus::nvme_tcp::wire::tests::wrong_digests_are_found"),
+    },
+    Mutation {
         name: "conformance-pcie-only",
         guard: "a controller over NVMe/TCP passes no test of PCIe",
         file: "crates/conformance/src/chapters/mod.rs",

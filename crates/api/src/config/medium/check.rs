@@ -175,6 +175,8 @@ impl Drive {
             ("hostnqn", self.hostnqn.is_some()),
             ("dhchap_key", key),
             ("dhchap_ctrl_key", ctrl_key),
+            ("header_digest", self.header_digest),
+            ("data_digest", self.data_digest),
         ] {
             place.require(over_tcp || !is_there, || {
                 format!(

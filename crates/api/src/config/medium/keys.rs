@@ -71,6 +71,10 @@ object! {
             value: "FILE",
             names: Names::Files,
         };
+        /// Protect headers of NVMe/TCP by digests (CRC32C).
+        header_digest: Option<bool> | unset => Fixed { kinds: DRIVE, unset: "false" };
+        /// Protect data of NVMe/TCP by digests (CRC32C).
+        data_digest: Option<bool> | unset => Fixed { kinds: DRIVE, unset: "false" };
         /// Identifier of the namespace on the drive.
         nsid: Option<u32> | unset => Fixed {
             bounds: Bounds::Whole(1, u32::MAX as u64 - 1),
@@ -226,6 +230,8 @@ impl From<Medium> for MediumKeys {
                 keys.hostnqn = drive.hostnqn;
                 keys.dhchap_key = drive.dhchap_key;
                 keys.dhchap_ctrl_key = drive.dhchap_ctrl_key;
+                keys.header_digest = unless(drive.header_digest, false);
+                keys.data_digest = unless(drive.data_digest, false);
                 keys.nsid = drive.nsid;
                 keys.admin_allow = drive.admin_allow;
                 keys.awupf = drive.awupf;
@@ -295,6 +301,8 @@ impl From<MediumKeys> for Medium {
                 hostnqn: keys.hostnqn,
                 dhchap_key: keys.dhchap_key,
                 dhchap_ctrl_key: keys.dhchap_ctrl_key,
+                header_digest: keys.header_digest.unwrap_or(false),
+                data_digest: keys.data_digest.unwrap_or(false),
                 nsid: keys.nsid,
                 admin_allow: keys.admin_allow,
                 awupf: keys.awupf,
@@ -398,13 +406,15 @@ mod tests {
     use super::*;
 
     /// One medium of every key, as in a file.
-    const ALL: [(&str, &str); 23] = [
+    const ALL: [(&str, &str); 25] = [
         ("path", "\"p\""),
         ("size", "\"1MiB\""),
         ("target", "\"pci:0000:01:00.0\""),
         ("hostnqn", "\"nqn.a\""),
         ("dhchap_key", "\"k\""),
         ("dhchap_ctrl_key", "\"c\""),
+        ("header_digest", "true"),
+        ("data_digest", "true"),
         ("nsid", "1"),
         ("admin_allow", "[\"get-log-page:0xc0\"]"),
         ("awupf", "\"4KiB\""),
@@ -442,7 +452,7 @@ mod tests {
             ),
             (
                 "drive",
-                "target hostnqn dhchap_key dhchap_ctrl_key nsid admin_allow awupf completions heads timing",
+                "target hostnqn dhchap_key dhchap_ctrl_key header_digest data_digest nsid admin_allow awupf completions heads timing",
             ),
             ("keyvalue", "path size dialect max_keys state timing"),
         ] {

@@ -122,6 +122,9 @@ pub struct Drive {
     /// Files with the secrets of that host and of the drive's controller.
     pub dhchap_key: Option<PathBuf>,
     pub dhchap_ctrl_key: Option<PathBuf>,
+    /// Digests of NVMe/TCP.
+    pub header_digest: bool,
+    pub data_digest: bool,
     /// Namespace identifier; `None` for the first active namespace.
     pub nsid: Option<u32>,
     /// Vendor log pages that hosts may read.

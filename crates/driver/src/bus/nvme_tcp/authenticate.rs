@@ -9,7 +9,7 @@ use nvme_spec::sqe::Psdt;
 use nvme_tcp::Encoder;
 
 use super::identity::{Identity, randomness};
-use super::talk::{Said, Talk};
+use super::talk::{Said, Talk, capsule_with};
 use crate::DriverError;
 
 /// Bytes of the data of Authentication Receive: as Linux has them.
@@ -99,8 +99,7 @@ impl Messages<'_, '_> {
             .with_descriptor_type(SglDescriptorType::DATA_BLOCK)
             .with_sub_type(SglDescriptorSubType::OFFSET);
         let sqe = self.command(FabricsType::AUTHENTICATION_SEND, len, sgl);
-        let mut capsule = self.encoder.capsule(&sqe, len).to_vec();
-        capsule.extend_from_slice(message);
+        let capsule = capsule_with(self.encoder, &sqe, message);
         let what = "the answer to Authentication Send";
         self.run(&capsule, what, 0).map(drop)
     }

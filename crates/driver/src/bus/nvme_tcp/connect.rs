@@ -22,8 +22,8 @@ use super::authenticate::authenticate;
 use super::connection::Connection;
 use super::identity::{Identity, terminated};
 use super::stream::Stream;
-use super::talk::{Said, Talk};
-use super::wire::{OFFER, Wire};
+use super::talk::{Said, Talk, capsule_with};
+use super::wire::{Wire, offer};
 use crate::DriverError;
 
 /// Bytes of a capsule's data on the Admin Queue: every target takes so many (TCP 1.1, 3.3.1).
@@ -88,8 +88,9 @@ pub(super) fn agree<'a>(
             })?
         }
     };
-    let mut talk = Talk::new(target, stream, timeout, deadline);
-    talk.send(&Head::from(&OFFER.request()))?;
+    let offer = offer(identity.digests);
+    let mut talk = Talk::new((target, offer), stream, timeout, deadline);
+    talk.send(&Head::from(&offer.request()))?;
     // The decoder lets nothing else come first.
     let Said::Agreed(agreement) = talk.receive("the answer to ICReq")? else {
         return Err(talk.refused("it answers ICReq with a completion".to_owned()));
@@ -105,10 +106,7 @@ pub(super) fn ask(
     sqe: &Sqe,
     data: &[u8],
 ) -> Result<Cqe, DriverError> {
-    let len = u32::try_from(data.len()).expect("1024 bytes");
-    let mut capsule = encoder.capsule(sqe, len).to_vec();
-    capsule.extend_from_slice(data);
-    talk.send(&capsule)?;
+    talk.send(&capsule_with(encoder, sqe, data))?;
     match talk.receive("the answer to Connect")? {
         Said::Completed(cqe) if cqe.cid == sqe.cid => Ok(cqe),
         _ => Err(talk.refused("it does not answer Connect".to_owned())),

@@ -25,7 +25,8 @@ impl Fabrics for NvmeTcp {
 
     fn connect(&self, command: &[u8; 64], data: &[u8]) -> Result<[u32; 4], DriverError> {
         let deadline = Instant::now() + self.timeout;
-        let (mut talk, agreement) = connect::agree(&self.target, &self.host, self.timeout, deadline)?;
+        let (mut talk, agreement) =
+            connect::agree(&self.target, &self.host, self.timeout, deadline)?;
         let cqe = connect::ask(&mut talk, &Encoder::new(agreement), &sqe_of(command), data)?;
         Ok(dwords(&cqe))
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use authentication::{Randomness, Secret, TlsKey};
 use nvme_spec::fabrics::NQN_SIZE;
+use nvme_spec::tcp::Digests;
 
 /// A host.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub struct Identity {
     pub(super) controller: Option<Arc<Secret>>,
     /// Its key of TLS: it connects through TLS.
     pub(super) tls: Option<Arc<TlsKey>>,
+    /// What it asks targets for: CRC32C of headers and of data.
+    pub(super) digests: Digests,
 }
 
 /// Hosts are the same where their names are: secrets only prove them.
@@ -95,6 +98,13 @@ impl Identity {
         Self { tls, ..self }
     }
 
+    /// This host with digests of headers and of data, which its targets have to agree to.
+    #[must_use]
+    pub fn with_digests(mut self, header: bool, data: bool) -> Self {
+        self.digests = Digests::new().with_header(header).with_data(data);
+        self
+    }
+
     /// Makes this the identity of the process, before it connects for the first time. False: it has
     /// one.
     pub fn assume(self) -> bool {
@@ -124,6 +134,7 @@ impl Identity {
             secret: None,
             controller: None,
             tls: None,
+            digests: Digests::new(),
         }
     }
 }

@@ -17,8 +17,7 @@
 //! again, and so does enabling a controller that was disabled. Locks are taken in the order
 //! registers, shared memory, Admin Queue, I/O queue, completion queue.
 //!
-//! What it does not do: no digests, no TLS, no keep alive, and no data other
-//! than one SGL data block.
+//! What it does not do: no TLS, no keep alive, and no data other than one SGL data block.
 
 mod address;
 mod authenticate;

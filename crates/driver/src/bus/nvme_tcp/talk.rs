@@ -3,14 +3,14 @@
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
-use nvme_spec::Cqe;
-use nvme_tcp::{Agreement, Decoder, Event};
+use nvme_spec::{Cqe, Sqe};
+use nvme_tcp::{Agreement, Decoder, Encoder, Event, Offer};
 use rustix::event::PollFlags;
 
 use super::address::TcpAddress;
 use super::connection::await_socket;
 use super::stream::Stream;
-use super::wire::{OFFER, decoder};
+use super::wire::{decoder, digest_of};
 use crate::DriverError;
 
 /// What a target says before a queue is connected.
@@ -22,6 +22,7 @@ pub(super) enum Said {
 /// One command and its answer at a time, with one deadline for all.
 pub(super) struct Talk<'a> {
     pub(super) target: &'a TcpAddress,
+    offer: Offer,
     stream: Stream,
     decoder: Decoder,
     timeout: Duration,
@@ -30,13 +31,14 @@ pub(super) struct Talk<'a> {
 
 impl<'a> Talk<'a> {
     pub(super) fn new(
-        target: &'a TcpAddress,
+        (target, offer): (&'a TcpAddress, Offer),
         stream: Stream,
         timeout: Duration,
         deadline: Instant,
     ) -> Self {
         Self {
             target,
+            offer,
             stream,
             decoder: decoder(),
             timeout,
@@ -130,7 +132,7 @@ impl<'a> Talk<'a> {
                 let said = match step {
                     Ok(None) => break,
                     Ok(Some(Event::IcResp(response))) => {
-                        let agreed = OFFER.agreed(&response);
+                        let agreed = self.offer.agreed(&response);
                         Said::Agreed(agreed.map_err(|fault| broken(fault.to_string()))?)
                     }
                     Ok(Some(Event::Response(cqe))) => Said::Completed(cqe),
@@ -157,6 +159,11 @@ impl<'a> Talk<'a> {
                         }),
                         None => continue,
                     },
+                    Ok(Some(Event::DataEnd { intact: false })) => {
+                        return Err(self.refused(format!(
+                            "{what} came with a wrong digest; check the network"
+                        )));
+                    }
                     Ok(Some(_)) => return Err(broken(format!("it sends data before {what}"))),
                     Err(fault) => return Err(broken(fault.to_string())),
                 };
@@ -167,6 +174,17 @@ impl<'a> Talk<'a> {
             }
         }
     }
+}
+
+/// A command with its data in one capsule.
+pub(super) fn capsule_with(encoder: &Encoder, sqe: &Sqe, data: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(data.len()).expect("messages are short");
+    let mut capsule = encoder.capsule(sqe, len).to_vec();
+    capsule.extend_from_slice(data);
+    if encoder.data_digest() {
+        capsule.extend(digest_of(data));
+    }
+    capsule
 }
 
 fn is_transient(error: &std::io::Error) -> bool {

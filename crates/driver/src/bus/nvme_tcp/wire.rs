@@ -10,7 +10,7 @@ use nvme_spec::cqe::StatusField;
 use nvme_spec::opcode::AdminOpcode;
 use nvme_spec::tcp::{Digests, FatalErrorStatus, PduType, R2t};
 use nvme_spec::{Cqe, Sqe, Status};
-use nvme_tcp::{Decoder, Encoder, Event, Fault, Offer, Pieces, Side};
+use nvme_tcp::{DataDigest, Decoder, Encoder, Event, Fault, Offer, Pieces, Side};
 
 use super::commands::{Command, Commands, Conflict, Data};
 use super::shared::Shared;
@@ -24,17 +24,29 @@ pub(super) const MAX_IN_CAPSULE: u32 = 64 << 10;
 /// Bytes of a head and of data that are staged at least, so that each thing to send fits whole.
 pub(super) const OUTPUT: usize = 2 * (MAX_H2C_DATA as usize) + 4096;
 
-/// What this host asks a target for.
-pub const OFFER: Offer = Offer {
-    digests: Digests::new(),
-    alignment_z: 0,
-    max_h2c_data: 0,
-    max_r2t_z: 0,
-};
+/// What this host asks a target for, with these digests.
+pub(super) const fn offer(digests: Digests) -> Offer {
+    Offer {
+        digests,
+        alignment_z: 0,
+        max_h2c_data: 0,
+        max_r2t_z: 0,
+    }
+}
+
+/// The same without digests.
+pub const OFFER: Offer = offer(Digests::new());
 
 /// A decoder of what a target sends.
 pub const fn decoder() -> Decoder {
     Decoder::new(Side::Host, MAX_C2H_DATA)
+}
+
+/// The digest of data.
+pub(super) fn digest_of(data: &[u8]) -> [u8; 4] {
+    let mut digest = DataDigest::default();
+    digest.add(data);
+    digest.bytes()
 }
 
 /// Why a connection has ended.
@@ -181,13 +193,21 @@ impl Wire {
                 }
             };
             let len = usize::try_from(len).expect("data are limited to 128 KiB");
-            let end = at + head.len() + len;
+            let digest = match self.encoder.data_digest() {
+                true if len > 0 => DataDigest::default().bytes().len(),
+                _ => 0,
+            };
+            let end = at + head.len() + len + digest;
             let Some(to) = output.get_mut(at..end) else {
                 break;
             };
             let (to, data) = to.split_at_mut(head.len());
             to.copy_from_slice(&head);
+            let (data, behind) = data.split_at_mut(len);
             shared.read(from, data);
+            if !behind.is_empty() {
+                behind.copy_from_slice(&digest_of(data));
+            }
             at = end;
             self.out.pop_front();
             match (rest, piece) {
@@ -249,8 +269,12 @@ impl Wire {
         Ok(None)
     }
 
-    /// Where the data go that come next, and how many are to come.
+    /// Where the data go that come next, and how many are to come; `None` where the decoder has to
+    /// see them for their digest.
     pub(super) fn rest(&self) -> Option<(u64, u32)> {
+        if self.encoder.data_digest() {
+            return None;
+        }
         let left = self.decoder.data_left();
         let incoming = self.incoming.filter(|_| left > 0)?;
         Some((incoming.address, left))
@@ -348,11 +372,16 @@ mod tests {
     /// Both sides have agreed as Linux 7.3 and its target did (recorded: MAXH2CDATA 400000h), or on
     /// this number of bytes in an H2CData.
     fn rig(max_h2c_data: u32) -> Rig {
+        rig_with(max_h2c_data, Digests::new())
+    }
+
+    fn rig_with(max_h2c_data: u32, digests: Digests) -> Rig {
         let mut response = [0; 128];
         (response[0], response[2], response[4]) = (1, 128, 128);
+        response[11] = digests.into();
         response[12..16].copy_from_slice(&max_h2c_data.to_le_bytes());
         let response = IcResp::read_from_bytes(&response).unwrap();
-        let agreement = OFFER.agreed(&response).unwrap();
+        let agreement = offer(digests).agreed(&response).unwrap();
         let mut decoder = decoder();
         decoder.agree(agreement);
         let memory = HostMemory::new(4 * PIECE).unwrap();
@@ -413,6 +442,88 @@ mod tests {
             let mut bytes = bytes;
             self.wire.step(&mut bytes, &self.shared)
         }
+    }
+
+    /// A PDU with both digests, each of which may be wrong.
+    fn sealed(pdu: &[u8], wrong_header: bool, wrong_data: bool) -> Vec<u8> {
+        let (head, data) = pdu.split_at(24);
+        let mut head = head.to_vec();
+        head[1] |= 0b01;
+        if !data.is_empty() {
+            (head[1], head[3]) = (head[1] | 0b10, 28);
+        }
+        let behind = if data.is_empty() { 0 } else { 4 };
+        let plen = u32::try_from(28 + data.len() + behind).unwrap();
+        head[4..8].copy_from_slice(&plen.to_le_bytes());
+        let digest =
+            |bytes: &[u8], wrong: bool| digest_of(bytes).map(|byte| byte ^ u8::from(wrong));
+        let mut all = head.clone();
+        all.extend(digest(&head, wrong_header));
+        all.extend_from_slice(data);
+        if !data.is_empty() {
+            all.extend(digest(data, wrong_data));
+        }
+        all
+    }
+
+    #[test]
+    fn digests_stand_behind_what_is_sent() {
+        // The known value of CRC32C (RFC 3720, B.4): 32 bytes of zeros.
+        assert_eq!(digest_of(&[0; 32]), [0xaa, 0x36, 0x91, 0x8a]);
+        let both = Digests::new().with_header(true).with_data(true);
+        let mut rig = rig_with(0x40_0000, both);
+        // In its capsule: 72 bytes of header, its digest, data at PDO, and theirs.
+        rig.memory.write(0, &[7; 512]);
+        rig.submit(0x01, 0, 512);
+        let sent = rig.staged();
+        assert_eq!((sent[0], sent[1] & 0b11, sent[3]), (4, 0b11, 76));
+        assert_eq!(sent.len(), 76 + 512 + 4);
+        assert_eq!(sent[72..76], digest_of(&sent[..72]));
+        assert_eq!(sent[76..588], [7; 512]);
+        assert_eq!(sent[588..], digest_of(&[7; 512]));
+        // Without data there is only the header's.
+        rig.submit(0x00, 1, 0);
+        let sent = rig.staged();
+        assert_eq!((sent.len(), sent[1] & 0b11), (76, 0b01));
+        // Data that an R2T asks for.
+        rig.submit(0x01, 2, 64 << 10);
+        rig.staged();
+        let asked = sealed(&r2t(2, 5, 0, 64 << 10), false, false);
+        assert_eq!(rig.take(&asked).unwrap(), None);
+        let sent = rig.staged();
+        assert_eq!((sent[0], sent[1] & 0b11), (6, 0b11));
+        assert_eq!(sent.len(), 28 + (64 << 10) + 4);
+        assert_eq!(sent[sent.len() - 4..], digest_of(&vec![0; 64 << 10]));
+    }
+
+    #[test]
+    fn wrong_digests_are_found() {
+        let both = Digests::new().with_header(true).with_data(true);
+        let mut rig = rig_with(0x40_0000, both);
+        let reads = |rig: &mut Rig, cid: u16, wrong: bool| {
+            rig.submit(0x02, cid, 512);
+            rig.staged();
+            let data = sealed(&data(cid.into(), 0, &[9; 512], 0b100), false, wrong);
+            assert_eq!(rig.take(&data).unwrap(), None);
+            assert_eq!(rig.wire.rest(), None, "the decoder sees all data");
+            let cqe = rig.take(&sealed(&response(cid.into(), 0), false, false));
+            cqe.unwrap().unwrap().status.status()
+        };
+        assert_eq!(reads(&mut rig, 0, false), Status::SUCCESSFUL_COMPLETION);
+        let mut found = [0; 512];
+        rig.memory.read(0, &mut found);
+        assert_eq!(found, [9; 512]);
+        // The command fails, and the connection goes on.
+        assert_eq!(reads(&mut rig, 1, true), Status::TRANSIENT_TRANSPORT_ERROR);
+        assert_eq!(reads(&mut rig, 1, false), Status::SUCCESSFUL_COMPLETION);
+        // A header says what is behind it, so nothing can follow a wrong one.
+        rig.submit(0x00, 3, 0);
+        rig.staged();
+        let wrong = rig.take(&sealed(&response(3, 0), true, false));
+        let Err(Breach::Fault(fault)) = wrong else {
+            panic!("{wrong:?}");
+        };
+        assert_eq!(fault.name(), "header-digest");
     }
 
     /// Type, flags and data of each PDU, whose header has 24 bytes if its type is not that of a

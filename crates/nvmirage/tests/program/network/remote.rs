@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::secure::{A, CTRL, KEY, secret};
-use super::{Port, serve, until};
+use super::{Port, serve, served, until};
 use crate::drives::{SLOWEST, Tenant, is_untouched};
 use crate::world::{Server, World, ran};
 
@@ -178,7 +178,9 @@ fn a_server_proves_its_secret_to_a_drive() {
     let named = format!("hostnqn = \"{A}\"\ndhchap_key = ");
     refused(&format!("{named}\"{ctrl}\"\n"), "uthentication failed");
     refused(&format!("{named}\"/nowhere\"\n"), "/nowhere");
-    let keys = format!("{named}\"{key}\"\ndhchap_ctrl_key = \"{ctrl}\"\n");
+    let keys = format!(
+        "{named}\"{key}\"\ndhchap_ctrl_key = \"{ctrl}\"\nheader_digest = true\ndata_digest = true\n"
+    );
     let tenants = serve(&remote.world, &remote.tenants(&keys), &[]);
     remote.verify_both();
     for hidden in ["AAECAwQF", "ZGVmZ2hp"] {
@@ -186,4 +188,14 @@ fn a_server_proves_its_secret_to_a_drive() {
         assert!(!remote.world.inventory().to_string().contains(hidden));
     }
     tenants.stop();
+}
+
+#[test]
+fn digests_are_had_or_the_target_is_refused() {
+    let world = World::new();
+    let (_server, port) = served(&world, "data_digest = false");
+    let target = port.target();
+    world.ok(&["identify", "--target", &target, "--hdr-digest"]);
+    let error = world.fails(&["identify", "--target", &target, "--data-digest"]);
+    assert!(error.contains("DGST 0x00 is not the 0x02"), "{error}");
 }
