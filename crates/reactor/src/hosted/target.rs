@@ -398,7 +398,7 @@ impl Target {
                 false
             }
             Ok(Greeted::Newcomer(newcomer)) => {
-                self.add(Caller::New(newcomer, from));
+                self.add(Caller::New(*newcomer, from));
                 true
             }
             Err(end) => {

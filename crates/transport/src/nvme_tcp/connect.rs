@@ -13,7 +13,7 @@ use nvme_spec::sgl::{SglDescriptorSubType, SglDescriptorType};
 use nvme_spec::{Sqe, Status};
 
 use super::TargetConfig;
-use super::secure::Peer;
+use super::peer::Peer;
 
 /// Entries of an admin queue at most.
 pub(super) const ADMIN_DEPTH: u16 = 128;

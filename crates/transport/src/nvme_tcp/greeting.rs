@@ -18,15 +18,13 @@ use rustix::net::RecvFlags;
 
 use super::TargetConfig;
 use super::connection::End;
-use super::newcomer::{Newcomer, keep_alive};
+use super::newcomer::{Newcomer, SECURE_NS, keep_alive};
 use super::secure::Handshake;
 #[cfg(doc)]
 use super::secure::Handshakes;
 
 /// Content type of a TLS record that has a message of a handshake.
 const HANDSHAKE: u8 = 22;
-/// How long a connection may take for its handshake and its ICReq, from its accept.
-pub(super) const SECURE_NS: u64 = 10_000_000_000;
 /// How often a connection looks for a place.
 const RETRY_NS: u64 = 10_000_000;
 
@@ -54,7 +52,7 @@ pub enum Greeted {
     /// It waits for more, and so for another descriptor than before: watch it again.
     Waits(Greeting),
     /// It is one that has not sent a Connect command.
-    Newcomer(Newcomer),
+    Newcomer(Box<Newcomer>),
 }
 
 impl Greeting {
@@ -92,7 +90,8 @@ impl Greeting {
                 return Ok(match handshake.poll(now)? {
                     None => Greeted::Waits(self),
                     Some(session) => {
-                        Greeted::Newcomer(Newcomer::secured(session, self.config, self.since)?)
+                        let newcomer = Newcomer::secured(session, self.config, self.since)?;
+                        Greeted::Newcomer(Box::new(newcomer))
                     }
                 });
             }
@@ -110,7 +109,7 @@ impl Greeting {
             (None, _) => Stage::Silent(socket),
             (Some(_), None) => {
                 let newcomer = Newcomer::new(socket, self.config, self.since);
-                return Ok(Greeted::Newcomer(newcomer.map_err(End::Io)?));
+                return Ok(Greeted::Newcomer(Box::new(newcomer.map_err(End::Io)?)));
             }
             (Some(_), Some(tls)) => {
                 let begun = tls.begin(socket, self.from.ip().to_canonical(), until);

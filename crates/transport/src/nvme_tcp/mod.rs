@@ -45,6 +45,7 @@ mod entry;
 mod greeting;
 mod judge;
 mod newcomer;
+mod peer;
 mod places;
 mod properties;
 mod queue;

@@ -23,8 +23,7 @@ use super::connect::{self, Connect, Host, Refusal};
 #[cfg(doc)]
 use super::connection::NEWCOMER_INPUT;
 use super::connection::{Connection, End, Pdu};
-use super::greeting::SECURE_NS;
-use super::secure::Peer;
+use super::peer::Peer;
 
 /// How long a connection is silent before it is probed.
 const PROBE_IDLE: Duration = Duration::from_secs(30);
@@ -34,6 +33,8 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 const PROBES: u32 = 3;
 /// How long a newcomer may take for its ICReq, from its accept. The Linux host sends it at once.
 const IC_NS: u64 = 5_000_000_000;
+/// How long a connection may take for its handshake of TLS and its ICReq, from its accept.
+pub(super) const SECURE_NS: u64 = 10_000_000_000;
 /// How long it may take for its Connect command, from its ICReq. The Linux host opens all
 /// connections of an association before it connects the I/O queues.
 const CONNECT_NS: u64 = 5_000_000_000;

@@ -25,7 +25,7 @@ use super::places::{Place, Places};
 const HANDSHAKES: usize = 64;
 /// Of them those of one address. A host connects its queues one after another (Linux).
 const OF_ADDRESS: usize = 4;
-/// How often the thread looks for connections that have been given up.
+/// How often the thread looks for connections that are abandoned.
 const LOOK_NS: i64 = 100_000_000;
 
 /// A way to the thread that does handshakes.
@@ -244,7 +244,7 @@ impl Handshake {
     /// Whether it is complete: the session.
     ///
     /// # Errors
-    /// It has failed, or takes too long.
+    /// It has failed, or timed out.
     pub(super) fn poll(&mut self, now: Time) -> Result<Option<Session>, End> {
         match self.answered.try_recv() {
             Ok(Ok(session)) => Ok(Some(session)),
@@ -262,22 +262,5 @@ impl Handshake {
 impl AsFd for Handshake {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
-    }
-}
-
-/// Who is at the other end of a connection through TLS, by the name of the key that was used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Peer {
-    pub(super) hostnqn: String,
-    pub(super) subnqn: String,
-}
-
-impl Peer {
-    pub(super) fn of(session: &Session) -> Option<Self> {
-        let identity = TlsIdentity::parse(session.identity())?;
-        Some(Self {
-            hostnqn: identity.hostnqn().to_owned(),
-            subnqn: identity.subnqn().to_owned(),
-        })
     }
 }

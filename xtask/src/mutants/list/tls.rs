@@ -68,8 +68,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: host("nvme_tcp::secure::handshakes_of_one_address_are_few_and_have_a_time_limit"),
     },
     Mutation {
-        name: "tls-given-up",
-        guard: "a handshake that is given up leaves its place",
+        name: "tls-abandoned",
+        guard: "an abandoned handshake leaves its place",
         file: "crates/transport/src/nvme_tcp/secure.rs",
         from: "if Arc::strong_count(&self.bell) == 1 {",
         to: "if Arc::strong_count(&self.bell) == 0 {",

@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 
 use nvme_spec::opcode::AdminOpcode;
 use nvme_spec::{Cqe, Sqe};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::event::PollFlags;
 
 use super::commands::{Conflict, Data};
 use super::shared::Shared;
-use super::stream::Stream;
+use super::stream::{Stream, await_socket};
 use super::wire::{Breach, OUTPUT, Wire};
 use crate::DriverError;
 
@@ -229,27 +228,6 @@ impl Connection {
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
-    }
-}
-
-/// Waits until a socket is ready, or until the deadline: false, also if the socket is ready then. A
-/// target that sends a byte now and then gets no more time than one that sends nothing.
-pub(super) fn await_socket(
-    socket: impl AsFd,
-    flags: PollFlags,
-    deadline: Instant,
-) -> std::io::Result<bool> {
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(false);
-        }
-        let left = Timespec::try_from(left).expect("a timeout fits in a timespec");
-        match poll(&mut [PollFd::new(&socket, flags)], Some(&left)) {
-            Ok(ready) => return Ok(ready > 0),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
     }
 }
 

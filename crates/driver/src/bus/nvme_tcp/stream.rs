@@ -6,11 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 use authentication::TlsKey;
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use tls::{Client, Failed, Progress, Psk, Session};
 use zeroize::Zeroizing;
-
-use super::connection::await_socket;
 
 /// See the module. It never blocks. After a write that would have, the next one begins with the
 /// same bytes.
@@ -55,7 +54,10 @@ impl Stream {
                 }
             };
             if !await_socket(session.as_fd(), flags, deadline).map_err(system)? {
-                return Err("the handshake of TLS takes too long; check that the target has a key for this host".to_owned());
+                return Err(
+                    "the handshake of TLS times out; check that the target has a key for this host"
+                        .to_owned(),
+                );
             }
         }
     }
@@ -104,6 +106,27 @@ impl AsFd for Stream {
         match self {
             Self::Plain(socket) => socket.as_fd(),
             Self::Tls(session) => session.as_fd(),
+        }
+    }
+}
+
+/// Waits until a socket is ready, or until the deadline: false, also if the socket is ready then. A
+/// target that sends a byte now and then gets no more time than one that sends nothing.
+pub(super) fn await_socket(
+    socket: impl AsFd,
+    flags: PollFlags,
+    deadline: Instant,
+) -> std::io::Result<bool> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        let left = Timespec::try_from(left).expect("a timeout fits in a timespec");
+        match poll(&mut [PollFd::new(&socket, flags)], Some(&left)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
         }
     }
 }

@@ -8,8 +8,7 @@ use nvme_tcp::{Agreement, Decoder, Encoder, Event, Offer};
 use rustix::event::PollFlags;
 
 use super::address::TcpAddress;
-use super::connection::await_socket;
-use super::stream::Stream;
+use super::stream::{Stream, await_socket};
 use super::wire::{decoder, digest_of};
 use crate::DriverError;
 

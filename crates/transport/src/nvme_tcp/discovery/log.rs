@@ -196,7 +196,7 @@ mod tests {
                 ),
             ]
         );
-        // TREQ has bit 2 for SQ flow control, and the channel in bits 1:0; TSAS begins with SECTYPE.
+        // TREQ: bit 2 is for SQ flow control, bits 1:0 are for the channel. TSAS begins with SECTYPE.
         let security = |entry: &DiscoveryEntry| (u8::from(entry.treq), entry.sectype.0);
         assert!(entries.iter().all(|entry| security(entry) == (0b110, 0)));
         let of = |tls| {
