@@ -14,9 +14,14 @@ export interface Medium {
   admin_allow?: string[];
   awupf?: string;
   completions?: number;
+  data_digest?: boolean;
+  dhchap_ctrl_key?: string;
+  dhchap_key?: string;
   dialect?: "nvme" | "samsung";
   direct?: "auto" | "on" | "off";
+  header_digest?: boolean;
   heads?: number;
+  hostnqn?: string;
   kind: "null" | "ram" | "file" | "drive" | "keyvalue";
   max_keys?: number;
   name: string;

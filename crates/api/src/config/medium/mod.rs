@@ -119,11 +119,13 @@ pub struct Drive {
     pub target: Target,
     /// Host NQN of the server, for a drive over NVMe/TCP; `None`: a random one.
     pub hostnqn: Option<String>,
-    /// Files with the secrets of that host and of the drive's controller.
+    /// File with the secret of that host.
     pub dhchap_key: Option<PathBuf>,
+    /// File with the secret of the drive's controller.
     pub dhchap_ctrl_key: Option<PathBuf>,
-    /// Digests of NVMe/TCP.
+    /// Whether headers have digests over NVMe/TCP.
     pub header_digest: bool,
+    /// Whether data have digests over NVMe/TCP.
     pub data_digest: bool,
     /// Namespace identifier; `None` for the first active namespace.
     pub nsid: Option<u32>,
