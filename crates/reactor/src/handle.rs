@@ -318,8 +318,8 @@ impl ReactorHandle {
         self.ask(|answer| Message::Disconnect(slot, cntlids, answer))
     }
 
-    /// Has other hosts over NVMe/TCP be allowed at a controller; those that are allowed no longer, or
-    /// have not proved what they have to, are disconnected.
+    /// Has other hosts over NVMe/TCP be allowed at a controller. Those that are allowed no longer,
+    /// or have not proved what they have to, are disconnected.
     pub fn set_access(
         &self,
         slot: ControllerSlot,

@@ -81,8 +81,8 @@ mod slow {
             let jobs = drive["jobs"].as_array().unwrap();
             assert_eq!(jobs.len(), 6);
             for job in jobs {
-                // commands that a stall of the machine falls into are not counted, and a busy machine
-                // may stall all the time
+                // commands that a stall of the machine falls into are not counted, and a busy
+                // machine may stall all the time
                 let some = job["iops"].as_f64() > Some(0.0) || job["stalls"].as_u64() > Some(0);
                 assert!(job["errors"] == 0 && some, "{job:#}");
             }

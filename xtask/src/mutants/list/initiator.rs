@@ -96,7 +96,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "initiator-deadline",
         guard: "a target that sends a byte now and then gets no more time than the timeout",
-        file: "crates/driver/src/bus/nvme_tcp/connection.rs",
+        file: "crates/driver/src/bus/nvme_tcp/stream.rs",
         from: "        if left.is_zero() {",
         to: "        if false {",
         test: bus(

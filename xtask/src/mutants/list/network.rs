@@ -33,7 +33,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "network-chosen",
         guard: "only the hosts that the operator names are disconnected",
         file: "crates/reactor/src/run/targets.rs",
-        from: "                && is_chosen(attached.cntlid())\n",
+        from: "                && is_chosen(attached)\n",
         to: "",
         test: program("network::operators::hosts_are_disconnected_by_name_by_identifier_or_all"),
     },

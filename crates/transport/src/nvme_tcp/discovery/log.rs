@@ -196,7 +196,8 @@ mod tests {
                 ),
             ]
         );
-        // TREQ: bit 2 is for SQ flow control, bits 1:0 are for the channel. TSAS begins with SECTYPE.
+        // TREQ: bit 2 is for SQ flow control, bits 1:0 are for the channel. TSAS begins with
+        // SECTYPE.
         let security = |entry: &DiscoveryEntry| (u8::from(entry.treq), entry.sectype.0);
         assert!(entries.iter().all(|entry| security(entry) == (0b110, 0)));
         let of = |tls| {
