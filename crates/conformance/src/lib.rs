@@ -12,8 +12,8 @@
 //! panics them.
 //!
 //! "Not supported" is what the controller reports, by its registers and by Identify: one that
-//! claims something and does not have it fails. "Not applicable" is a test of another transport than
-//! the controller's ([`chapters::Scope`]): it is not run, since it would test the bus.
+//! claims something and does not have it fails. "Not applicable" is a test of another transport
+//! than the controller's ([`chapters::Scope`]): it is not run, since it would test the bus.
 //!
 //! What it does NOT do: measure, load, or test what no host can see.
 #![forbid(unsafe_code)]

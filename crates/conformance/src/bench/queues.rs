@@ -421,8 +421,8 @@ impl Bench {
         self.admin_wait(cid)
     }
 
-    /// As [`Self::admin`], also for commands on queues, which the bus of a host over fabrics answers
-    /// itself: they are sent to the target.
+    /// As [`Self::admin`], also for commands on queues, which the bus of a host over fabrics
+    /// answers itself: they are sent to the target.
     ///
     /// # Errors
     /// As [`Self::admin`].

@@ -306,9 +306,10 @@ fn pointers_of_refused(bench: &mut Bench) -> Verdict {
 fn admin_errors_leave_io(bench: &mut Bench) -> Verdict {
     let (ns, mut pair) = bench.io()?;
     // Queues over fabrics are made by no admin command.
-    let of_queues: &[u8] = match bench.is_over_fabrics() {
-        false => &[0x00, 0x04, 0x05, 0x01],
-        true => &[],
+    let of_queues: &[u8] = if bench.is_over_fabrics() {
+        &[]
+    } else {
+        &[0x00, 0x04, 0x05, 0x01]
     };
     for &opcode in [0x7b].iter().chain(of_queues) {
         bench

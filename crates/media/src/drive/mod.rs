@@ -1,9 +1,9 @@
 //! A namespace of an NVMe drive that several tenants share: mediated pass-through.
 //!
 //! A [`Drive`] is any controller that the crate `driver` reaches: any server over vfio-user, a
-//! target over NVMe/TCP, or one of our own in process. The medium's bytes are the drive's blocks. Each channel owns a queue pair
-//! of the drive, and translates a request into commands with other identifiers, blocks and
-//! pointers. Data moves directly between the drive and the host's memory if the drive can reach it;
+//! target over NVMe/TCP, or one of our own in process. The medium's bytes are the drive's blocks.
+//! Each channel owns a queue pair of the drive, and translates a request into commands with other
+//! identifiers, blocks and pointers. Data moves directly between the drive and the host's memory if the drive can reach it;
 //! those of a drive over a network go through buffers.
 //!
 //! Invariants:
@@ -117,6 +117,10 @@ impl<B: Bus> fmt::Debug for Drive<B> {
     }
 }
 
+/// Where a drive is, and for one over NVMe/TCP who this process is there; `None`: the host that all
+/// of the process is.
+pub type DriveAddress = (Place, Option<Arc<Identity>>);
+
 /// Options for opening a drive.
 #[must_use]
 pub fn options() -> Options {
@@ -137,16 +141,16 @@ impl Drive<AnyBus> {
     /// # Errors
     /// The drive cannot be reached, or is unsupported.
     pub(crate) fn at(
-        (place, host): (&Place, Option<&Identity>),
+        at: &DriveAddress,
         nsid: Option<u32>,
         shown: &[ShownPage],
         kept: Option<&Arc<dyn KeepsFunction>>,
     ) -> Result<Self, DriverError> {
-        let mut reopen = reopening((place, host), kept, None);
+        let mut reopen = reopening(at, kept, None);
         let device = reopen()?;
         // Closed here, after the other process has.
         let bus = device.shared_bus().clone();
-        let opened = Drive::of(place.to_string(), device, nsid, reopen);
+        let opened = Drive::of(at.0.to_string(), device, nsid, reopen);
         if let (Err(_), Some(kept)) = (&opened, kept) {
             release(kept.as_ref());
         }
@@ -161,14 +165,14 @@ impl Drive<AnyBus> {
     /// # Errors
     /// The system starts no thread.
     pub(crate) fn again(
-        (place, host): (&Place, Option<&Identity>),
+        at: &DriveAddress,
         known: Known,
         shown: &[ShownPage],
         kept: Option<&Arc<dyn KeepsFunction>>,
     ) -> Result<Self, DriverError> {
         let (fence, passed) = channel();
-        let reopen = reopening((place, host), kept, Some(fence.clone()));
-        let (drive, keeper) = Drive::known(place.to_string(), known, reopen, place.can_revoke());
+        let reopen = reopening(at, kept, Some(fence.clone()));
+        let (drive, keeper) = Drive::known(at.0.to_string(), known, reopen, at.0.can_revoke());
         let drive = Self::supervised((drive, keeper.fenced(fence)), shown, kept)?;
         // Ends by the loss of the senders, too; the supervisor logs what is wrong.
         let _ = passed.recv_timeout(FENCE_BOUND);

@@ -23,13 +23,12 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use driver::bus::Bus;
-use driver::bus::nvme_tcp::Identity;
 use driver::bus::place::{AnyBus, Place};
 use driver::{Device, DriverError, Options};
 use memory::vfio::Descriptors;
 
 use super::keeper::Reopen;
-use super::{ANSWER_TIMEOUT, options};
+use super::{ANSWER_TIMEOUT, DriveAddress, options};
 
 /// Maximum wait until a drive that a former process has left is disabled. Resetting its function
 /// fits in what remains of [`super::FENCE_BOUND`].
@@ -175,11 +174,11 @@ fn options_of(bus: &AnyBus) -> Options {
 /// kept sends on `ended` when no command of a former process has an effect any more; of others
 /// that is so when they are enabled.
 pub(super) fn reopening(
-    (place, host): (&Place, Option<&Identity>),
+    at: &DriveAddress,
     keeper: Option<&Arc<dyn KeepsFunction>>,
     ended: Option<Sender<()>>,
 ) -> Reopen<AnyBus> {
-    let (place, host) = (place.clone(), host.cloned());
+    let (place, host) = at.clone();
     if let (Place::Pci(_), Some(keeper)) = (&place, keeper) {
         let mut function = Function {
             place,
@@ -194,7 +193,7 @@ pub(super) fn reopening(
         });
     }
     Box::new(move || {
-        let bus = place.open_as(host.as_ref(), ANSWER_TIMEOUT)?;
+        let bus = place.open_as(host.as_deref(), ANSWER_TIMEOUT)?;
         let options = options_of(&bus);
         let mut device = Device::open(bus, &options)?;
         device.enable()?;

@@ -5,14 +5,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::{fmt, io};
 
-use driver::bus::nvme_tcp::Identity;
-use driver::bus::place::{AnyBus, Place};
+use driver::bus::place::AnyBus;
 use memory::{Claims, MAX_CLAIMANTS, Store};
 use port::MediumTraits;
 use port::set::CommandSet;
 
 use crate::channel::{Channel, Kind, TimedChannel, Timing};
-use crate::drive::{Drive, DriveCounts, DriveIdentity, Duty, Relay, ShownPage};
+use crate::drive::{Drive, DriveAddress, DriveCounts, DriveIdentity, Duty, Relay, ShownPage};
 use crate::error::MediumError;
 use crate::file::{Direct, FileCounts, FileIo, FileMedium, IoCounts};
 use crate::journal::{self, StateError, Superblock};
@@ -91,9 +90,7 @@ pub enum MediumKind {
     /// A namespace of an NVMe drive, whose queues and memory are then shared between hosts.
     Drive {
         /// Address of the drive.
-        place: Place,
-        /// The host that this process is to a drive over NVMe/TCP; `None`: that of the process.
-        host: Option<Identity>,
+        place: DriveAddress,
         /// Namespace identifier; `None`: the first active namespace.
         nsid: Option<u32>,
         /// Vendor log pages of the drive that hosts may read, unless our controllers have a page
@@ -240,15 +237,10 @@ impl Medium {
                 let file = open_bytes(path, *size, *direct, *io)?;
                 (file.size(), Backing::File(Arc::new(file)))
             }
-            MediumKind::Drive {
-                place,
-                host,
-                nsid,
-                shown,
-            } => {
-                let drive = Drive::at((place, host.as_ref()), *nsid, shown, None);
+            MediumKind::Drive { place, nsid, shown } => {
+                let drive = Drive::at(place, *nsid, shown, None);
                 let drive = drive.map_err(|source| MediumError::Drive {
-                    target: place.to_string(),
+                    target: place.0.to_string(),
                     source,
                 })?;
                 (drive.size(), Backing::Drive(drive))

@@ -35,22 +35,15 @@ impl Medium {
         known: Option<Known>,
         kept: Option<&Arc<dyn KeepsFunction>>,
     ) -> Result<Arc<Medium>, MediumError> {
-        let MediumKind::Drive {
-            place,
-            host,
-            nsid,
-            shown,
-        } = &spec.kind
-        else {
+        let MediumKind::Drive { place, nsid, shown } = &spec.kind else {
             return Self::open(spec);
         };
-        let at = (place, host.as_ref());
         let drive = match known {
-            Some(known) => Drive::again(at, known, shown, kept),
-            None => Drive::at(at, *nsid, shown, kept),
+            Some(known) => Drive::again(place, known, shown, kept),
+            None => Drive::at(place, *nsid, shown, kept),
         };
         let drive = drive.map_err(|source| MediumError::Drive {
-            target: place.to_string(),
+            target: place.0.to_string(),
             source,
         })?;
         let medium = Self::of(drive.size(), Backing::Drive(drive));

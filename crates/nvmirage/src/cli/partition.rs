@@ -170,13 +170,8 @@ impl Drive {
             let place = place.map_err(|error| anyhow::anyhow!("`{}`: {error}", self.drive))?;
             let nsid = self.nsid;
             let shown = Vec::new();
-            let kind = MediumKind::Drive {
-                place,
-                host: None,
-                nsid,
-                shown,
-            };
-            (kind, None)
+            let place = (place, None);
+            (MediumKind::Drive { place, nsid, shown }, None)
         } else if self.drive.contains('/') {
             let file = MediumKind::File {
                 path: path.clone(),

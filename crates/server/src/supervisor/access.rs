@@ -1,5 +1,6 @@
 //! Which hosts may connect to a controller over NVMe/TCP, and their secrets, which are read when
-//! the controller is served; and the host that this server is to drives of others. No secret is kept elsewhere, shown or saved.
+//! the controller is served; and the host that this server is to drives of others. No secret is kept
+//! elsewhere, shown or saved.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +27,7 @@ fn secret(path: &Path) -> anyhow::Result<Secret> {
 }
 
 /// The host that this server is to a drive over NVMe/TCP; `None`: that of the process.
-pub(super) fn host_of(drive: &config::DriveMedium) -> anyhow::Result<Option<Identity>> {
+pub(super) fn host_of(drive: &config::DriveMedium) -> anyhow::Result<Option<Arc<Identity>>> {
     let (header, data) = (drive.header_digest, drive.data_digest);
     if drive.hostnqn.is_none() && !header && !data {
         return Ok(None);
@@ -35,7 +36,7 @@ pub(super) fn host_of(drive: &config::DriveMedium) -> anyhow::Result<Option<Iden
     let controller = drive.dhchap_ctrl_key.as_deref().map(secret).transpose()?;
     let identity = Identity::new(drive.hostnqn.as_deref(), key, controller);
     let identity = identity.map_err(anyhow::Error::msg)?;
-    Ok(Some(identity.with_digests(header, data)))
+    Ok(Some(Arc::new(identity.with_digests(header, data))))
 }
 
 /// The key of TLS of a file.

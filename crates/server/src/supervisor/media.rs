@@ -520,8 +520,7 @@ pub fn spec_of(config: &config::Medium) -> anyhow::Result<MediumSpec> {
         Backing::Null { size, .. } => Store::Null { size: size.0 },
         Backing::Ram { size, .. } => Store::Ram { size: size.0 },
         Backing::Drive(drive) => Store::Drive {
-            place: drive.target.clone(),
-            host: super::access::host_of(drive)?,
+            place: (drive.target.clone(), super::access::host_of(drive)?),
             nsid: drive.nsid,
             shown: drive.admin_allow.iter().map(|allow| allow.0).collect(),
         },

@@ -193,10 +193,8 @@ impl Wire {
                 }
             };
             let len = usize::try_from(len).expect("data are limited to 128 KiB");
-            let digest = match self.encoder.data_digest() {
-                true if len > 0 => DataDigest::default().bytes().len(),
-                _ => 0,
-            };
+            let has_digest = self.encoder.data_digest() && len > 0;
+            let digest = if has_digest { 4 } else { 0 };
             let end = at + head.len() + len + digest;
             let Some(to) = output.get_mut(at..end) else {
                 break;

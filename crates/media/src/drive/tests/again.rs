@@ -127,7 +127,7 @@ fn returns_after(server_is: Server, steps: u32) -> bool {
         drop(server);
     });
     let known = Known::from_bytes(&known()).unwrap();
-    let drive = Drive::again(&Place::VfioUser(path), known, &[], None).unwrap();
+    let drive = Drive::again(&(Place::VfioUser(path), None), known, &[], None).unwrap();
     let has_ended = ended.load(Ordering::SeqCst);
     drop((drive, stop));
     thread.join().unwrap();

@@ -33,6 +33,11 @@ impl Queue {
         self.connection.push(Pdu::bare(head, None));
     }
 
+    /// Answers a Fabrics command.
+    pub(in crate::nvme_tcp) fn answer(&mut self, index: u16, status: Status, dwords: [u32; 2]) {
+        self.answer_as(index, StatusField::new().with_status(status), dwords);
+    }
+
     /// The data of a Fabrics command that came, which are in its small slot.
     fn message(&self, index: u16) -> Vec<u8> {
         let mut bytes = vec![0; self.commands.get(index).data.len as usize];

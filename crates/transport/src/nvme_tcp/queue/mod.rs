@@ -443,11 +443,7 @@ impl Queue {
     }
 
     /// Answers a command that the controller never had.
-    pub(in crate::nvme_tcp) fn answer(&mut self, index: u16, status: Status, dwords: [u32; 2]) {
-        self.answer_as(index, StatusField::new().with_status(status), dwords);
-    }
-
-    fn answer_as(&mut self, index: u16, status: StatusField, [dw0, dw1]: [u32; 2]) {
+    pub(super) fn answer_as(&mut self, index: u16, status: StatusField, [dw0, dw1]: [u32; 2]) {
         let cid = self.commands.get(index).sqe.cid;
         self.commands.answer(index);
         let cqe = self.cqe(cid, dw0, dw1, status);
