@@ -64,6 +64,14 @@ fn keys(host: &config::Host) -> anyhow::Result<Option<Keys>> {
     }))
 }
 
+/// The hosts of a controller that is served over NVMe/TCP, and where that is.
+struct Admission {
+    reactor: usize,
+    slot: ControllerSlot,
+    access: Access,
+    tls: Option<Tls>,
+}
+
 impl State {
     /// Hosts that may connect to a controller.
     fn access(&mut self, controller: &Controller) -> anyhow::Result<Access> {
@@ -93,8 +101,8 @@ impl State {
         if accesses.is_err() {
             self.config.host = before;
         }
-        for (reactor, slot, access, tls) in accesses? {
-            self.reactors[reactor].set_access(slot, access, tls)?;
+        for one in accesses? {
+            self.reactors[one.reactor].set_access(one.slot, one.access, one.tls)?;
         }
         for controller in self.config.controller.clone() {
             let tls = self.secured(&controller);
@@ -116,9 +124,8 @@ impl State {
         }
     }
 
-    /// The hosts of each controller that is served over NVMe/TCP, and TLS of those with keys: its
-    /// reactor, and its slot there.
-    fn accesses(&mut self) -> anyhow::Result<Vec<(usize, ControllerSlot, Access, Option<Tls>)>> {
+    /// The hosts of each controller that is served over NVMe/TCP.
+    fn accesses(&mut self) -> anyhow::Result<Vec<Admission>> {
         let controllers = self.config.controller.clone();
         let over_tcp = controllers
             .iter()
@@ -133,7 +140,12 @@ impl State {
             let admission = self.admission(controller);
             let admission = admission.with_context(|| format!("controller {}", controller.name));
             let (access, tls) = admission?;
-            accesses.push((reactor, slot, access, tls));
+            accesses.push(Admission {
+                reactor,
+                slot,
+                access,
+                tls,
+            });
         }
         Ok(accesses)
     }

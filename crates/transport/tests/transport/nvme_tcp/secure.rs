@@ -246,7 +246,7 @@ fn handshakes_of_one_address_are_few_and_have_a_time_limit() {
     let (mut waiting, _socket) = begin();
     assert!(!waiting.wants_read());
     let limit = Time(10_000_000_000);
-    let (first, _) = all.remove(0);
+    let (first, _stays) = all.remove(0);
     assert_eq!(first.deadline(), limit);
     assert!(matches!(first.poll(limit), Err(End::Silent)));
     let until = Instant::now() + BOUND;
