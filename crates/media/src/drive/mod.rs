@@ -3,8 +3,8 @@
 //! A [`Drive`] is any controller that the crate `driver` reaches: any server over vfio-user, a
 //! target over NVMe/TCP, or one of our own in process. The medium's bytes are the drive's blocks.
 //! Each channel owns a queue pair of the drive, and translates a request into commands with other
-//! identifiers, blocks and pointers. Data moves directly between the drive and the host's memory if the drive can reach it;
-//! those of a drive over a network go through buffers.
+//! identifiers, blocks and pointers. Data moves directly between the drive and the host's memory if
+//! the drive can reach it; those of a drive over a network go through buffers.
 //!
 //! Invariants:
 //! - Only commands built in [`command`] reach the drive; the drive interprets no bytes of a host

@@ -1,6 +1,6 @@
 //! Which hosts may connect to a controller over NVMe/TCP, and their secrets, which are read when
-//! the controller is served; and the host that this server is to drives of others. No secret is kept
-//! elsewhere, shown or saved.
+//! the controller is served; and the host that this server is to drives of others. No secret is
+//! kept elsewhere, shown or saved.
 
 use std::collections::BTreeMap;
 use std::path::Path;
