@@ -3,12 +3,13 @@
 
 use std::ffi::{CStr, c_int, c_long, c_uchar, c_void};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
 use crate::hello::{Offer, offers};
-use crate::library::{Library, Missing, RawContext, RawKey, RawSession, library};
+use crate::library::{Library, RawContext, RawKey, RawSession, library};
 
 // Constants of <openssl/ssl.h>, and of RFC 8446.
 const CTRL_MODE: c_int = 33;
@@ -20,7 +21,9 @@ const CTRL_SET_MAX_PROTO_VERSION: c_int = 124;
 const MODE_ENABLE_PARTIAL_WRITE: c_long = 1;
 const MODE_ACCEPT_MOVING_WRITE_BUFFER: c_long = 2;
 const MODE_AUTO_RETRY: c_long = 4;
+const OP_ENABLE_KTLS: u64 = 1 << 3;
 const OP_IGNORE_UNEXPECTED_EOF: u64 = 1 << 7;
+const OP_ALLOW_NO_DHE_KEX: u64 = 1 << 10;
 const OP_NO_TICKET: u64 = 1 << 14;
 const OP_ENABLE_MIDDLEBOX_COMPAT: u64 = 1 << 20;
 const SESS_CACHE_OFF: c_long = 0;
@@ -31,6 +34,7 @@ const TLS_1_3: c_int = 0x0304;
 const CONTENT_HANDSHAKE: c_int = 22;
 const MESSAGE_CLIENT_HELLO: u8 = 1;
 const ALERT_DECRYPT_ERROR: c_int = 51;
+const ALERT_INTERNAL_ERROR: c_int = 80;
 const ALERT_UNKNOWN_PSK_IDENTITY: c_int = 115;
 /// Bytes of a ClientHello at most.
 const HELLO_MAX: usize = 64 << 10;
@@ -82,6 +86,8 @@ pub type Lookup = Arc<dyn Fn(&Offer<'_>) -> Found + Send + Sync>;
 pub(crate) enum Refused {
     Unknown,
     AnotherKey,
+    /// The search for its key has panicked.
+    Fault,
 }
 
 /// What the calls of the library need during the handshake of one session.
@@ -93,6 +99,8 @@ pub(crate) struct Side {
     /// Name and key.
     pub(crate) agreed: Option<(Vec<u8>, Psk)>,
     pub(crate) refused: Option<Refused>,
+    /// The first name that was offered, where it was refused.
+    pub(crate) offered: Vec<u8>,
 }
 
 /// `SSL_CTX`.
@@ -154,7 +162,9 @@ impl Context {
             let version = c_long::from(TLS_1_3);
             // A stream that ends without an alert ends: PDUs have their lengths.
             (library.SSL_CTX_set_options)(raw, OP_IGNORE_UNEXPECTED_EOF | OP_NO_TICKET);
-            (library.SSL_CTX_clear_options)(raw, OP_ENABLE_MIDDLEBOX_COMPAT);
+            // Of these the system's configuration may have set some.
+            let unset = OP_ENABLE_KTLS | OP_ALLOW_NO_DHE_KEX | OP_ENABLE_MIDDLEBOX_COMPAT;
+            (library.SSL_CTX_clear_options)(raw, unset);
             // One call reads one record, so that it ends whatever the other side sends.
             control(CTRL_CLEAR_MODE, MODE_AUTO_RETRY);
             control(CTRL_MODE, modes);
@@ -208,6 +218,7 @@ impl Server {
             hello: Vec::new(),
             agreed: None,
             refused: None,
+            offered: Vec::new(),
         }
     }
 }
@@ -245,6 +256,7 @@ impl Client {
             hello: Vec::new(),
             agreed: Some((self.identity.clone(), self.psk.clone())),
             refused: None,
+            offered: Vec::new(),
         }
     }
 
@@ -257,14 +269,6 @@ impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Client")
     }
-}
-
-/// Whether TLS can be used on this machine.
-///
-/// # Errors
-/// It has no OpenSSL 3.
-pub fn is_there() -> Result<(), Missing> {
-    library().map(drop)
 }
 
 /// The side of a session whose handshake calls.
@@ -342,8 +346,11 @@ unsafe extern "C" fn on_hello(
             }
             ALERT_DECRYPT_ERROR
         }
+        // It offers no key, as before TLS 1.3: the library finds why it cannot go on.
+        (None, None) => return CLIENT_HELLO_SUCCESS,
         (None, Some(Refused::AnotherKey)) => ALERT_DECRYPT_ERROR,
-        (None, _) => ALERT_UNKNOWN_PSK_IDENTITY,
+        (None, Some(Refused::Unknown)) => ALERT_UNKNOWN_PSK_IDENTITY,
+        (None, Some(Refused::Fault)) => ALERT_INTERNAL_ERROR,
     };
     // SAFETY: the library gives a place for the alert.
     unsafe { *alert = code };
@@ -356,18 +363,36 @@ impl Side {
         let Some(lookup) = &self.lookup else {
             return;
         };
+        let Some(offers) = offers(&self.hello) else {
+            return;
+        };
         self.refused = Some(Refused::Unknown);
-        for offer in offers(&self.hello).unwrap_or_default() {
-            match lookup(&offer) {
-                Found::Psk(psk) => {
+        for offer in offers {
+            // No panic goes through the library.
+            let found = catch_unwind(AssertUnwindSafe(|| lookup(&offer)));
+            match found {
+                Ok(Found::Psk(psk)) => {
                     self.agreed = Some((offer.identity.to_vec(), psk));
                     self.refused = None;
                     return;
                 }
-                Found::AnotherKey => self.refused = Some(Refused::AnotherKey),
-                Found::Nothing => {}
+                Ok(Found::AnotherKey) => self.refused = Some(Refused::AnotherKey),
+                Ok(Found::Nothing) => {}
+                Err(_) => {
+                    self.refused = Some(Refused::Fault);
+                    return;
+                }
+            }
+            if self.offered.is_empty() {
+                self.offered = offer.identity.to_vec();
             }
         }
+    }
+
+    /// The handshake is over: releases what was for it alone.
+    pub(crate) fn end(&mut self) {
+        self.lookup = None;
+        self.hello = Vec::new();
     }
 }
 
@@ -446,4 +471,26 @@ unsafe extern "C" fn use_key(
         }
     }
     1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_the_system_do_not_weaken_a_context() {
+        for is_server in [false, true] {
+            let context = Context::new(is_server).unwrap();
+            let (library, raw) = (context.library, context.raw);
+            let weak = OP_ENABLE_KTLS | OP_ALLOW_NO_DHE_KEX;
+            // SAFETY: the context is valid.
+            let before = unsafe { (library.SSL_CTX_set_options)(raw, weak) };
+            assert_eq!(before & weak, weak);
+            assert!(context.configure(is_server));
+            // SAFETY: as above. The result is what is set.
+            let after = unsafe { (library.SSL_CTX_clear_options)(raw, 0) };
+            assert_eq!(after & weak, 0);
+            assert_ne!(after & OP_NO_TICKET, 0);
+        }
+    }
 }

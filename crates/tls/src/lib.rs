@@ -19,9 +19,8 @@ mod hello;
 mod library;
 mod session;
 
-pub use self::context::{Client, Found, Lookup, Psk, Server, is_there};
+pub use self::context::{Client, Found, Lookup, Psk, Server};
 pub use self::hello::Offer;
-pub use self::library::Missing;
 pub use self::session::{Failed, Progress, RECORD, Session};
 
 #[cfg(test)]

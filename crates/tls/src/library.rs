@@ -41,7 +41,7 @@ const INIT_NO_ATEXIT: u64 = 0x0008_0000;
 #[error(
     "TLS needs OpenSSL 3, and {0}: install the package that has libssl.so.3 (Debian: libssl3t64, or libssl3 before 13)"
 )]
-pub struct Missing(String);
+pub(crate) struct Missing(String);
 
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
@@ -121,8 +121,13 @@ fn open(name: &CStr) -> Result<*mut c_void, Missing> {
     // expect.
     let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if library.is_null() {
-        let name = name.to_string_lossy();
-        return Err(Missing(format!("{name} cannot be loaded")));
+        // SAFETY: the string is valid until this thread's next call of these functions.
+        let reason = unsafe {
+            let reason = libc::dlerror();
+            (!reason.is_null()).then(|| CStr::from_ptr(reason).to_string_lossy().into_owned())
+        };
+        let reason = reason.unwrap_or_else(|| name.to_string_lossy().into_owned());
+        return Err(Missing(format!("it cannot be loaded ({reason})")));
     }
     Ok(library)
 }
@@ -170,5 +175,20 @@ impl Library {
             Some(reason) => reason.to_string_lossy().into_owned(),
             None => "unknown reason".into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_the_loader_says() {
+        let error = open(c"libnone-of-ours.so.3").unwrap_err().to_string();
+        assert!(error.contains("libnone-of-ours.so.3: "), "{error}");
+        assert!(error.contains("install the package"), "{error}");
+        // A file that is there, and is no library.
+        let error = open(c"/proc/self/status").unwrap_err().to_string();
+        assert!(error.contains("/proc/self/status: "), "{error}");
     }
 }

@@ -150,24 +150,29 @@ impl Session {
             return match side.agreed.take() {
                 Some((identity, _)) if has_key => {
                     self.identity = identity;
+                    side.end();
                     Ok(Progress::Done)
                 }
                 _ => Err(Failed::Protocol("no key was agreed".into())),
             };
         }
         let refused = side.refused;
+        if refused.is_some() {
+            self.identity = std::mem::take(&mut side.offered);
+        }
         match self.fault(result) {
             Fault::WantsRead => Ok(Progress::WaitsForRead),
             Fault::WantsWrite => Ok(Progress::WaitsForWrite),
             Fault::Failed(failed) => Err(match refused {
                 Some(Refused::Unknown) => Failed::Identity,
                 Some(Refused::AnotherKey) => Failed::Key,
+                Some(Refused::Fault) => Failed::Protocol("the search for the key failed".into()),
                 None => failed,
             }),
         }
     }
 
-    /// The name of the key of both sides, after the handshake.
+    /// The name of the key of both sides, after the handshake; or the name that was refused.
     #[must_use]
     pub fn identity(&self) -> &[u8] {
         &self.identity

@@ -219,3 +219,59 @@ fn keys_are_not_shown() {
     );
     assert!(text.starts_with("Client Psk Server Session("), "{text}");
 }
+
+/// A ClientHello of TLS 1.2 as one record: ECDHE-RSA, no extension.
+fn hello_of_tls_1_2() -> Vec<u8> {
+    let body = [&[3, 3][..], &[7; 32], &[0], &[0, 2, 0xc0, 0x2f], &[1, 0]].concat();
+    let len = u8::try_from(body.len()).unwrap();
+    [&[22, 3, 1, 0, len + 4, 1, 0, 0, len][..], &body].concat()
+}
+
+#[test]
+fn a_client_without_tls_1_3_breaks_the_protocol_and_has_no_other_key() {
+    let (ours, mut theirs) = sockets();
+    let mut session = Session::accept(&server(psk(false, 7)), ours.into()).unwrap();
+    theirs.write_all(&hello_of_tls_1_2()).unwrap();
+    let ended = session.handshake();
+    assert!(matches!(ended, Err(Failed::Protocol(_))), "{ended:?}");
+    // An alert: protocol_version.
+    let mut alert = [0; 7];
+    assert_eq!(theirs.read(&mut alert).unwrap(), 7);
+    assert_eq!((alert[0], alert[6]), (21, 70));
+}
+
+#[test]
+fn a_search_that_panics_ends_the_handshake_alone() {
+    let lookup = |_: &Offer<'_>| panic!("a fault of the test's");
+    let (ours, theirs) = handshake(
+        &Server::new(Arc::new(lookup)).unwrap(),
+        &Client::new(NAME, psk(false, 7)).unwrap(),
+    );
+    assert!(matches!(ours, Err(Failed::Protocol(_))), "{ours:?}");
+    assert!(matches!(theirs, Err(Failed::Protocol(_))), "{theirs:?}");
+}
+
+#[test]
+fn a_session_keeps_nothing_of_its_handshake() {
+    let key = psk(false, 7);
+    let lookup: Lookup = Arc::new(move |_: &Offer<'_>| Found::Psk(key.clone()));
+    let server = Server::new(lookup.clone()).unwrap();
+    let client = Client::new(NAME, psk(false, 7)).unwrap();
+    let (ours, _theirs) = handshake(&server, &client);
+    let ours = ours.unwrap();
+    assert_eq!(Arc::strong_count(&lookup), 2, "the test's, the server's");
+    assert_eq!(ours.identity(), NAME);
+}
+
+#[test]
+fn a_refused_session_has_the_name_that_was_offered() {
+    let (ours, theirs) = sockets();
+    let lookup = |_: &Offer<'_>| Found::AnotherKey;
+    let server = Server::new(Arc::new(lookup)).unwrap();
+    let mut ours = Session::accept(&server, ours.into()).unwrap();
+    let client = Client::new(NAME, psk(false, 7)).unwrap();
+    let mut theirs = Session::connect(&client, theirs.into()).unwrap();
+    assert_eq!(theirs.handshake().unwrap(), Progress::WaitsForRead);
+    assert!(matches!(ours.handshake(), Err(Failed::Key)));
+    assert_eq!(ours.identity(), NAME);
+}
