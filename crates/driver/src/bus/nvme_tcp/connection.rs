@@ -28,6 +28,8 @@ pub(super) enum End {
     Closed,
     /// One broke.
     Breach(Breach),
+    /// A record of TLS cannot be read, or the target has sent an alert.
+    Tls,
     /// The system reports an error of one: its number.
     System(i32),
     /// The target did not answer the bus.
@@ -53,6 +55,9 @@ impl From<End> for DriverError {
                 "{} came for command {cid:#06x}, which is not in flight or has no such data",
                 pdu_type.name()
             )),
+            End::Tls => Self::Broken(
+                "TLS failed after the handshake: a record was changed on the way, or the target sent an alert".into(),
+            ),
             End::System(errno) => Self::System {
                 what: "use a connection to the target",
                 source: std::io::Error::from_raw_os_error(errno),
@@ -65,6 +70,7 @@ impl From<End> for DriverError {
 impl From<std::io::Error> for End {
     fn from(error: std::io::Error) -> Self {
         match (error.kind(), error.raw_os_error()) {
+            (ErrorKind::InvalidData, None) => Self::Tls,
             (ErrorKind::ConnectionReset | ErrorKind::BrokenPipe, _) | (_, None) => Self::Closed,
             (_, Some(errno)) => Self::System(errno),
         }
