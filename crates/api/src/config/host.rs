@@ -1,6 +1,7 @@
 //! `[[host]]`: a host that connects over NVMe/TCP, and the secrets that it and the controller prove
 //! to know.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::object::{Bounds, Names, object};
@@ -48,17 +49,6 @@ object! {
     }
 }
 
-/// Whether the hosts of a controller connect through TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Secured {
-    /// None.
-    None,
-    /// Some, and others do not.
-    Some,
-    /// All.
-    All,
-}
-
 /// Whether a text is an NQN, and not the name of a host: names have no dot behind `nqn`.
 fn is_nqn(text: &str) -> bool {
     text.starts_with("nqn.")
@@ -86,15 +76,12 @@ impl Config {
         }
     }
 
-    /// Whether the hosts that may connect to a controller do so through TLS.
-    pub fn secured(&self, controller: &Controller) -> Secured {
-        let has_key = |nqn: &str| self.host_of(nqn).is_some_and(|host| host.tls_key.is_some());
+    /// The NQNs of hosts that connect to a controller through TLS.
+    pub fn secured_hosts(&self, controller: &Controller) -> BTreeSet<String> {
+        let has_key = |nqn: &&str| self.host_of(nqn).is_some_and(|host| host.tls_key.is_some());
         let allowed = self.allowed_hosts(controller).unwrap_or_default();
-        match allowed.iter().filter(|nqn| has_key(nqn)).count() {
-            0 => Secured::None,
-            all if all == allowed.len() => Secured::All,
-            _ => Secured::Some,
-        }
+        let secured = allowed.into_iter().filter(has_key);
+        secured.map(str::to_owned).collect()
     }
 
     /// Whether every host that may connect to a controller authenticates itself.
@@ -173,7 +160,7 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{Secured, from_toml};
+    use crate::config::from_toml;
 
     const OUTSIDE: &str = "[[controller]]\nname = \"c\"\nlisten = \"nvme-tcp:0.0.0.0:4420\"\n";
     const LOCAL: &str = "[[controller]]\nname = \"c\"\nlisten = \"nvme-tcp:127.0.0.1:4420\"\n";
@@ -214,15 +201,16 @@ mod tests {
         let secure = "[[host]]\nnqn = \"nqn.s\"\nname = \"s\"\ntls_key = \"/k\"\n";
         let secured = |text: &str| {
             let config = from_toml(text).unwrap();
-            config.secured(&config.controller[0])
+            let secured = config.secured_hosts(&config.controller[0]);
+            secured.into_iter().collect::<Vec<_>>()
         };
-        assert_eq!(secured(&format!("{secure}{OUTSIDE}")), Secured::All);
-        assert_eq!(secured(&format!("{secure}{KEYED}{OUTSIDE}")), Secured::Some);
-        assert_eq!(secured(&format!("{KEYED}{OUTSIDE}")), Secured::None);
-        assert_eq!(secured(LOCAL), Secured::None);
+        assert_eq!(secured(&format!("{secure}{OUTSIDE}")), ["nqn.s"]);
+        assert_eq!(secured(&format!("{secure}{KEYED}{OUTSIDE}")), ["nqn.s"]);
+        assert_eq!(secured(&format!("{KEYED}{OUTSIDE}")), [""; 0]);
+        assert_eq!(secured(LOCAL), [""; 0]);
         let listed = "tcp = { allow = [\"a\"] }";
         let text = format!("{secure}{KEYED}{OUTSIDE}{listed}");
-        assert_eq!(secured(&text), Secured::None, "it is not allowed here");
+        assert_eq!(secured(&text), [""; 0], "it is not allowed here");
         assert!(from_toml(&format!("{secure}{PLAIN}{OUTSIDE}")).is_err());
     }
 

@@ -13,7 +13,7 @@ use authentication::{Secret, TlsKey};
 use driver::bus::nvme_tcp::Identity;
 use engine::ControllerSlot;
 use transport::nvme_tcp::{
-    Access, Allowed, Handshakes, Job, Keys, Powers, Secured, Tls, handshakes, powers,
+    Access, Allowed, Handshakes, Job, Keys, Powers, Tls, handshakes, powers,
 };
 
 use super::State;
@@ -105,23 +105,14 @@ impl State {
             self.reactors[one.reactor].set_access(one.slot, one.access, one.tls)?;
         }
         for controller in self.config.controller.clone() {
-            let tls = self.secured(&controller);
+            let secured = self.config.secured_hosts(&controller);
             let mut served = self.controllers.iter_mut();
             let served = served.find(|served| served.name == controller.name);
             if let Some(listed) = served.and_then(|served| served.listed.as_mut()) {
-                listed.tls = tls;
+                listed.secured = Arc::new(secured);
             }
         }
         self.tell_discovery()
-    }
-
-    /// Which hosts of a controller come through TLS, for the discovery log.
-    pub(super) fn secured(&self, controller: &Controller) -> Secured {
-        match self.config.secured(controller) {
-            config::Secured::None => Secured::None,
-            config::Secured::Some => Secured::Some,
-            config::Secured::All => Secured::All,
-        }
     }
 
     /// The hosts of each controller that is served over NVMe/TCP.
@@ -169,7 +160,7 @@ impl State {
         access: &Access,
         names: [&str; 2],
     ) -> anyhow::Result<Option<Tls>> {
-        if self.config.secured(controller) == config::Secured::None {
+        if self.config.secured_hosts(controller).is_empty() {
             return Ok(None);
         }
         let [subnqn, discovery_nqn] = names;

@@ -168,7 +168,7 @@ impl State {
         let listed = Listed {
             subnqn: new.config.subnqn.clone(),
             address,
-            tls: self.secured(config),
+            secured: Arc::new(self.config.secured_hosts(config)),
         };
         self.add(config, reactor, new)?;
         if let Some(served) = self.controllers.last_mut() {

@@ -65,7 +65,7 @@ pub use self::authentication::{Job, Powers, Proof, powers};
 pub use self::connect::{Host, Refusal};
 pub use self::connection::{End, INPUT, NEWCOMER_INPUT};
 pub use self::counters::Counters;
-pub use self::discovery::{DiscoveryLog, DiscoverySession, Listed, Secured};
+pub use self::discovery::{DiscoveryLog, DiscoverySession, Listed};
 pub use self::greeting::{Greeted, Greeting};
 pub use self::newcomer::{Arrival, Farewell, Newcomer, Progress};
 pub use self::secure::{Handshaker, Handshakes, Tls, handshakes};

@@ -1,6 +1,8 @@
 //! The Discovery log page: which subsystems hosts can reach, and where.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use nvme_spec::discovery::{
     AddressFamily, DISCOVERY_ENTRY_SIZE, DiscoveryEntry, DiscoveryEntryFlags, DiscoveryLogHead,
@@ -19,20 +21,8 @@ pub struct Listed {
     pub subnqn: String,
     /// Address and port. An unspecified address stands for the one that a host has connected to.
     pub address: SocketAddr,
-    /// Whether its hosts come through TLS.
-    pub tls: Secured,
-}
-
-/// Whether the hosts of a subsystem come through TLS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Secured {
-    /// None.
-    #[default]
-    None,
-    /// Some, and others do not.
-    Some,
-    /// All.
-    All,
+    /// NQNs of the hosts that come through TLS.
+    pub secured: Arc<BTreeSet<String>>,
 }
 
 /// What a server tells of its subsystems.
@@ -45,21 +35,16 @@ pub struct DiscoveryLog {
 }
 
 impl DiscoveryLog {
-    /// The log page for a host that has connected to `here`, and knows this discovery subsystem by
-    /// `subnqn`: a head, this discovery subsystem, and the subsystems.
-    pub(super) fn page(&self, here: SocketAddr, subnqn: &str) -> Vec<u8> {
+    /// The log page for the host `hostnqn` that has connected to `here`, and knows this discovery
+    /// subsystem by `subnqn`: a head, this discovery subsystem, and the subsystems. Each entry says
+    /// how this host connects: programs do not connect by an entry that leaves a choice.
+    pub(super) fn page(&self, here: SocketAddr, subnqn: &str, hostnqn: &str) -> Vec<u8> {
         let mut head = DiscoveryLogHead::new_zeroed();
         head.genctr = self.generation;
         head.numrec = self.subsystems.len() as u64 + 1;
         let mut page = head.as_bytes().to_vec();
         page.reserve_exact((self.subsystems.len() + 1) * DISCOVERY_ENTRY_SIZE);
-        let mut own = entry(
-            SubsystemType::CURRENT_DISCOVERY,
-            subnqn,
-            here,
-            0,
-            Secured::None,
-        );
+        let mut own = entry(SubsystemType::CURRENT_DISCOVERY, subnqn, here, 0, false);
         own.eflags = DiscoveryEntryFlags::new()
             .with_dupretinfo(true)
             .with_epcsd(true);
@@ -72,7 +57,7 @@ impl DiscoveryLog {
                 &listed.subnqn,
                 address,
                 port,
-                listed.tls,
+                listed.secured.contains(hostnqn),
             );
             page.extend_from_slice(entry.as_bytes());
         }
@@ -94,7 +79,7 @@ fn entry(
     subnqn: &str,
     at: SocketAddr,
     portid: u16,
-    tls: Secured,
+    is_secured: bool,
 ) -> DiscoveryEntry {
     let mut entry = DiscoveryEntry::new_zeroed();
     // A socket for both families shows an IPv4 host's address in the form of IPv6.
@@ -106,12 +91,13 @@ fn entry(
     };
     entry.subtype = subtype;
     entry.treq = TransportRequirements::new()
-        .with_secure_channel(match tls {
-            Secured::All => SecureChannel::REQUIRED,
-            Secured::None | Secured::Some => SecureChannel::NOT_REQUIRED,
+        .with_secure_channel(if is_secured {
+            SecureChannel::REQUIRED
+        } else {
+            SecureChannel::NOT_REQUIRED
         })
         .with_sq_flow_control_disable(true);
-    if tls != Secured::None {
+    if is_secured {
         entry.sectype = TcpSecurityType::TLS_1_3;
     }
     entry.portid = portid;
@@ -141,7 +127,7 @@ mod tests {
         let listed = |subnqn: &str, address: &str| Listed {
             subnqn: subnqn.to_owned(),
             address: address.parse().unwrap(),
-            tls: Secured::None,
+            secured: Arc::default(),
         };
         let log = DiscoveryLog {
             generation: 7,
@@ -151,7 +137,7 @@ mod tests {
             ],
         };
         let here = "[::ffff:192.0.2.1]:8009".parse().unwrap();
-        let page = log.page(here, "nqn.2014-08.org.example:discovery");
+        let page = log.page(here, "nqn.2014-08.org.example:discovery", "nqn.a");
         let (head, entries) = DiscoveryLogHead::read_from_prefix(&page).unwrap();
         assert_eq!((head.genctr, head.numrec, head.recfmt), (7, 3, 0));
         let entries: Vec<_> = entries
@@ -200,21 +186,22 @@ mod tests {
         // SECTYPE.
         let security = |entry: &DiscoveryEntry| (u8::from(entry.treq), entry.sectype.0);
         assert!(entries.iter().all(|entry| security(entry) == (0b110, 0)));
-        let of = |tls| {
-            let secured = Listed {
-                tls,
-                ..log.subsystems[0].clone()
-            };
-            let log = DiscoveryLog {
-                generation: 1,
-                subsystems: vec![secured],
-            };
-            let page = log.page(here, "nqn.d");
+        // Each host reads of what it needs itself.
+        let secured = Listed {
+            secured: Arc::new(BTreeSet::from(["nqn.a".to_owned()])),
+            ..log.subsystems[0].clone()
+        };
+        let log = DiscoveryLog {
+            generation: 1,
+            subsystems: vec![secured],
+        };
+        let of = |hostnqn| {
+            let page = log.page(here, "nqn.d", hostnqn);
             let entry = &page[page.len() - DISCOVERY_ENTRY_SIZE..];
             security(&DiscoveryEntry::read_from_bytes(entry).unwrap())
         };
-        assert_eq!(of(Secured::Some), (0b110, 2));
-        assert_eq!(of(Secured::All), (0b101, 2));
+        assert_eq!(of("nqn.a"), (0b101, 2));
+        assert_eq!(of("nqn.b"), (0b110, 0));
         // Base 2.1, figure 294: FFFFh is the dynamic model, 32 entries the least.
         assert!(entries.iter().all(|entry| entry.cntlid == 0xffff));
         assert!(entries.iter().all(|entry| entry.asqsz == 32));

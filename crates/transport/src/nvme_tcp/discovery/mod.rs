@@ -33,7 +33,7 @@ use nvme_spec::{Sqe, Status};
 use port::time::Time;
 use zerocopy::{FromZeros, IntoBytes};
 
-pub use self::log::{DiscoveryLog, Listed, Secured};
+pub use self::log::{DiscoveryLog, Listed};
 pub use self::session::DiscoverySession;
 
 /// Asynchronous Event Requests that may wait.
@@ -96,6 +96,7 @@ pub(super) struct Discovery {
     here: SocketAddr,
     /// The name of this discovery subsystem.
     subnqn: String,
+    hostnqn: String,
     cntlid: u16,
     cc: Cc,
     csts: Csts,
@@ -112,22 +113,23 @@ pub(super) struct Discovery {
 }
 
 impl Discovery {
-    /// A controller that a host has connected to at `here`, with this name of the subsystem and
-    /// this keep-alive timeout.
+    /// A controller that a host has connected to at `here`, with the names of the subsystem and
+    /// the host, and this keep-alive timeout.
     #[must_use]
     pub(super) fn new(
         log: Arc<DiscoveryLog>,
         here: SocketAddr,
-        subnqn: &str,
+        [subnqn, hostnqn]: [&str; 2],
         cntlid: u16,
         kato_ms: u32,
         now: Time,
     ) -> Self {
         Discovery {
-            page: log.page(here, subnqn),
+            page: log.page(here, subnqn, hostnqn),
             log,
             here,
             subnqn: subnqn.to_owned(),
+            hostnqn: hostnqn.to_owned(),
             cntlid,
             cc: Cc::new(),
             csts: Csts::new(),
@@ -284,7 +286,7 @@ impl Discovery {
             return Err(Status::INVALID_LOG_PAGE).into();
         }
         if offset == 0 {
-            self.page = self.log.page(self.here, &self.subnqn);
+            self.page = self.log.page(self.here, &self.subnqn, &self.hostnqn);
             self.has_changed = false;
             self.is_masked &= cdw10.rae();
         }
@@ -335,7 +337,7 @@ mod tests {
         let listed = ports.iter().map(|port| Listed {
             subnqn: "nqn.2014-08.org.example:s".to_owned(),
             address: SocketAddr::from(([127, 0, 0, 1], *port)),
-            tls: Secured::None,
+            secured: Arc::default(),
         });
         Arc::new(DiscoveryLog {
             generation,
@@ -345,7 +347,7 @@ mod tests {
 
     fn discovery() -> Discovery {
         let here = HERE.parse().unwrap();
-        Discovery::new(log(1, &[4420]), here, "nqn.d", 1, 30_000, NOW)
+        Discovery::new(log(1, &[4420]), here, ["nqn.d", "nqn.h"], 1, 30_000, NOW)
     }
 
     /// Brought up as Linux 7.3 does it, recorded.

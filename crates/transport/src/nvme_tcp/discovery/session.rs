@@ -66,9 +66,11 @@ impl DiscoverySession {
         let data = HostMemory::new(TRANSFER_MAX as usize)?;
         connection.widen(&data, IN_CAPSULE, 1);
         let has_flow_control = !connect.attributes.disable_sq_flow_control();
+        let (names, kato_ms) = ([subnqn, &connect.host.nqn], connect.kato_ms);
+        let discovery = Discovery::new(log, here, names, cntlid, kato_ms, now);
         let mut session = Self {
             connection,
-            discovery: Discovery::new(log, here, subnqn, cntlid, connect.kato_ms, now),
+            discovery,
             data,
             entries: connect.entries,
             head: has_flow_control.then_some(0),

@@ -10,7 +10,7 @@ use nvme_spec::discovery::WELL_KNOWN_DISCOVERY_NQN;
 use nvme_spec::fabrics::FabricsType;
 use nvme_spec::opcode::AdminOpcode;
 use port::time::Time;
-use transport::nvme_tcp::{DiscoveryLog, DiscoverySession, Listed, Newcomer, Progress, Secured};
+use transport::nvme_tcp::{DiscoveryLog, DiscoverySession, Listed, Newcomer, Progress};
 use zerocopy::IntoBytes as _;
 
 use super::host::{Connect, Peer, beside, offer, set_name};
@@ -38,7 +38,7 @@ fn session() -> (DiscoverySession, Peer) {
     let listed = Listed {
         subnqn: "nqn.2014-08.org.example:s".to_owned(),
         address: here,
-        tls: Secured::None,
+        secured: Arc::default(),
     };
     let log = DiscoveryLog {
         generation: 1,
