@@ -159,7 +159,8 @@ fn allowance(served: &Config, file: &Config) -> Option<Planned> {
     let words = words.chain(added.map(|host| format!("{} is added", host.nqn)));
     let words = words.chain(changed.map(|host| format!("{} is changed", host.nqn)));
     let mut words: Vec<String> = words.collect();
-    if new.iter().any(|host| host.dhchap_key.is_some()) {
+    let has_file = |host: &Host| host.dhchap_key.is_some() || host.tls_key.is_some();
+    if new.iter().any(has_file) {
         words.push("secrets are read again".to_owned());
     }
     (!words.is_empty()).then(|| Planned {

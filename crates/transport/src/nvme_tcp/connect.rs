@@ -43,7 +43,7 @@ pub enum Refusal {
     Host,
     /// The host has a key of TLS, and comes without TLS.
     Plain,
-    /// The key of TLS is another host's.
+    /// The key of TLS is another host's, or no host's any more.
     Peer,
     /// Another host has its Host Identifier now.
     Identifier,
@@ -191,14 +191,14 @@ pub(super) fn judge(
     if !is_discovery && !config.access.admits(nqn) {
         return Err(Refusal::Host);
     }
+    let has_key = config.access.tls_key(nqn).is_some();
     match peer {
         Some(peer) if peer.hostnqn != nqn => return Err(Refusal::Peer),
         Some(peer) if peer.subnqn != subnqn => return Err(Refusal::Data(SUBNQN_OFFSET)),
-        Some(_) => {}
-        None if !is_discovery && config.access.tls_key(nqn).is_some() => {
-            return Err(Refusal::Plain);
-        }
-        None => {}
+        // Its key was taken from it after its handshake.
+        Some(_) if !is_discovery && !has_key => return Err(Refusal::Peer),
+        None if !is_discovery && has_key => return Err(Refusal::Plain),
+        Some(_) | None => {}
     }
     // The controllers of an entrance are dynamic.
     if (qid == 0) != (data.cntlid == CNTLID_DYNAMIC) {

@@ -16,6 +16,10 @@ pub(super) fn ic_req() -> [u8; 128] {
 
 /// Connect of an admin queue, as a whole capsule (Fabrics 1.1, 3.3).
 fn connect(kato_ms: u32, id: u8) -> Vec<u8> {
+    connect_as(kato_ms, id, NQN, &format!("nqn.2026-11.test:host-{id}"))
+}
+
+fn connect_as(kato_ms: u32, id: u8, subnqn: &str, hostnqn: &str) -> Vec<u8> {
     let mut pdu = vec![0; 72 + 1024];
     (pdu[0], pdu[2], pdu[3]) = (4, 72, 72);
     pdu[4..8].copy_from_slice(&(72u32 + 1024).to_le_bytes());
@@ -30,10 +34,53 @@ fn connect(kato_ms: u32, id: u8) -> Vec<u8> {
     let data = &mut pdu[72..];
     data[..16].fill(id);
     data[16..18].fill(0xff);
-    data[256..256 + NQN.len()].copy_from_slice(NQN.as_bytes());
-    let host = format!("nqn.2026-11.test:host-{id}");
-    data[512..512 + host.len()].copy_from_slice(host.as_bytes());
+    data[256..256 + subnqn.len()].copy_from_slice(subnqn.as_bytes());
+    data[512..512 + hostnqn.len()].copy_from_slice(hostnqn.as_bytes());
     pdu
+}
+
+/// What the discovery log says to a host that reads it in clear: its generation, and TREQ and
+/// SECTYPE of the first subsystem (Base 2.1, figure 294).
+pub(super) fn discovery(port: &Port, hostnqn: &str) -> (u64, u8, u8) {
+    const PAGE: u32 = 3 * 1024;
+    let mut stream = TcpStream::connect(port.address()).unwrap();
+    stream.set_read_timeout(Some(BOUND)).unwrap();
+    let mut send = |bytes: &[u8], answer: usize| {
+        stream.write_all(bytes).unwrap();
+        let mut bytes = vec![0; answer];
+        stream.read_exact(&mut bytes).unwrap();
+        bytes
+    };
+    send(&ic_req(), 128);
+    let subnqn = "nqn.2014-08.org.nvmexpress.discovery";
+    send(&connect_as(0, 9, subnqn, hostnqn), 24);
+    let capsule = |opcode: u8, fields: [(usize, u32); 4]| {
+        let mut pdu = vec![0; 72];
+        (pdu[0], pdu[2], pdu[4]) = (4, 72, 72);
+        let sqe = &mut pdu[8..];
+        (sqe[0], sqe[1], sqe[2]) = (opcode, 0x40, 1);
+        for (dword, value) in fields {
+            sqe[4 * dword..4 * dword + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        pdu
+    };
+    // Property Set of CC: enable.
+    send(
+        &capsule(
+            0x7f,
+            [(9, 0x5a00_0000), (10, 0), (11, 0x14), (12, 0x46_0001)],
+        ),
+        24,
+    );
+    // Get Log Page: data to the host, which come behind the header of their PDU.
+    let log = (PAGE / 4 - 1) << 16 | 0x70;
+    let page = send(
+        &capsule(2, [(8, PAGE), (9, 0x5a00_0000), (10, log), (11, 0)]),
+        24 + PAGE as usize,
+    );
+    let (page, entry) = (&page[24..], &page[24 + 2048..]);
+    let generation = u64::from_le_bytes(page[..8].try_into().unwrap());
+    (generation, entry[3], entry[768])
 }
 
 /// The admin connection of a host.

@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Output;
 
-use super::{NQN, Port, busy_as, hosts, serve, until};
+use super::raw::discovery;
+use super::{DISK, NQN, Port, busy_as, hosts, serve, until};
 use crate::world::World;
 
 const A: &str = "nqn.2026-11.test:a";
@@ -128,4 +129,69 @@ fn a_file_that_is_no_key_is_refused_at_the_start() {
     assert!(says(&output, "NVMeTLSkey-1"), "{output:?}");
     let shown = format!("{output:?}");
     assert!(PARTS.iter().all(|part| !shown.contains(part)), "{shown}");
+}
+
+#[test]
+fn a_reload_gives_a_host_its_first_key_and_another_one() {
+    let world = World::new();
+    let port = Port::new();
+    let key = secret(&world, "a.key", KEY);
+    let [old, long] = [("old", KEY), ("long", LONG)].map(|(name, text)| secret(&world, name, text));
+    let [old, long] = [&old, &long].map(|path| path.to_str().unwrap());
+    let of = |more: &str| {
+        format!(
+            "[[host]]\nnqn = \"{A}\"\n{more}[[host]]\nnqn = \"{B}\"\n{DISK}{}",
+            port.controller("")
+        )
+    };
+    let keyed = of(&format!("tls_key = \"{}\"\n", key.display()));
+    let reload = || world.ok(&world.steer(&["reload"]));
+    let with = |path| identify(&world, &port, &["--hostnqn", A, "--tls-key", path]);
+    let server = serve(&world, &of(""), &[]);
+    let mut loads = [A, B].map(|nqn| busy_as(&world, &port.target(), &["--hostnqn", nqn]));
+    until("there are two hosts", || hosts(&world).len() == 2);
+    let (first, treq, sectype) = discovery(&port, A);
+    assert_eq!((treq & 3, sectype), (2, 0));
+
+    // The entrance has had no TLS. The host that came in clear is disconnected.
+    world.write("config.toml", &keyed);
+    let told = reload();
+    assert!(told.contains(&format!("{A} is changed")), "{told}");
+    until("one is disconnected", || hosts(&world).len() == 1);
+    assert_eq!(hosts(&world)[0]["nqn"], B);
+    let output = identify(&world, &port, &["--hostnqn", A]);
+    assert!(says(&output, "needs --tls-key"), "{output:?}");
+    let output = with(old);
+    assert!(output.status.success(), "{output:?}");
+    let (second, treq, sectype) = discovery(&port, A);
+    assert!(second > first);
+    assert_eq!(
+        (treq & 3, sectype),
+        (1, 2),
+        "it is required, and is TLS 1.3"
+    );
+    let (_, treq, sectype) = discovery(&port, B);
+    assert_eq!((treq & 3, sectype), (2, 0), "another one has no key");
+
+    // The file of the key has another one, which counts from the reload.
+    secret(&world, "a.key", LONG);
+    assert!(says(&with(long), "handshake of TLS fails"));
+    assert!(with(old).status.success());
+    let told = reload();
+    assert!(told.contains("secrets are read again"), "{told}");
+    assert!(says(&with(old), "handshake of TLS fails"));
+    let output = with(long);
+    assert!(output.status.success(), "{output:?}");
+
+    // Without its key it connects in clear again, and not through TLS.
+    world.write("config.toml", &of(""));
+    reload();
+    assert!(says(&with(long), "TLS"), "no TLS");
+    let output = identify(&world, &port, &["--hostnqn", A]);
+    assert!(output.status.success(), "{output:?}");
+    for load in &mut loads {
+        load.kill().unwrap();
+        load.wait().unwrap();
+    }
+    server.stop();
 }
