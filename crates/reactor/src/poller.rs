@@ -58,6 +58,11 @@ pub(crate) struct Interest {
 }
 
 impl Interest {
+    /// For nothing.
+    pub(crate) const NONE: Interest = Interest {
+        input: false,
+        output: false,
+    };
     /// For input only.
     pub(crate) const INPUT: Interest = Interest {
         input: true,

@@ -23,8 +23,8 @@ use nvme_spec::fabrics::CNTLID_MAX;
 use port::time::Time;
 use subsystem::HealthRecord;
 use transport::nvme_tcp::{
-    Access, Arrival, DiscoveryLog, DiscoverySession, Farewell, Greeted, Greeting, Newcomer,
-    Progress, TargetConfig, Tls,
+    Access, Arrival, DiscoveryLog, DiscoverySession, End, Farewell, Greeted, Greeting, Newcomer,
+    Next, Progress, TargetConfig, Tls,
 };
 
 use super::places::Places;
@@ -81,7 +81,7 @@ impl Caller {
     /// Which gives way first where there are too many: low before high.
     fn rank(&self) -> u8 {
         match self {
-            Caller::Greeting(_) => 0,
+            Caller::Greeting(greeting) => u8::from(greeting.is_shaking()),
             Caller::New(newcomer, _) if newcomer.is_silent() => 0,
             Caller::Leaving(_) => 1,
             Caller::New(..) | Caller::Discovery(_) => 2,
@@ -325,14 +325,23 @@ impl Target {
         }
         let number = self.called;
         self.called += 1;
+        self.insert(number, caller);
+    }
+
+    /// Watches and keeps a connection by this number.
+    fn insert(&mut self, number: usize, caller: Caller) {
         let source = Source::Controller(number);
         if let Err(error) = self.poller.set(&caller, source, caller.interest()) {
             // Its deadline applies nevertheless.
             tracing::debug!(controller = self.name, "cannot watch a connection: {error}");
         }
-        let deadline = caller.deadline();
-        self.due = Some(self.due.map_or(deadline, |due| due.min(deadline)));
+        self.look_at(caller.deadline());
         self.callers.insert(number, caller);
+    }
+
+    /// A connection has this deadline.
+    fn look_at(&mut self, deadline: Time) {
+        self.due = Some(self.due.map_or(deadline, |due| due.min(deadline)));
     }
 
     /// Serves a connection. True if it has come to something.
@@ -341,14 +350,24 @@ impl Target {
             return false;
         };
         let before = caller.interest();
+        let mut next = None;
         let is_over = match caller {
-            // It may become another kind, or have another descriptor.
-            Caller::Greeting(_) => true,
+            Caller::Greeting(greeting) => match greeting.poll(now) {
+                Ok(step) => {
+                    next = step;
+                    next.is_some()
+                }
+                Err(end) => {
+                    let from = greeting.from();
+                    self.refuse(&end, from);
+                    true
+                }
+            },
             Caller::New(newcomer, from) => match newcomer.poll(now) {
                 Progress::Waits => false,
                 Progress::Ended(end) => {
-                    tracing::debug!(controller = self.name, %from, "a connection ended: {end}");
-                    self.counts.refuse(end.name());
+                    let from = *from;
+                    self.refuse(&end, from);
                     true
                 }
                 Progress::Connects => true,
@@ -373,7 +392,11 @@ impl Target {
             let _ = self.poller.remove(caller);
         }
         match caller {
-            Some(Caller::Greeting(greeting)) => return self.greet(greeting, now),
+            Some(Caller::Greeting(greeting)) => {
+                if let Some(next) = next {
+                    self.greet(number, greeting, next, now);
+                }
+            }
             Some(Caller::New(newcomer, from)) => match newcomer.arrive(now) {
                 Ok(arrival) => self.arrivals.push_back((arrival, from)),
                 Err(farewell) => {
@@ -389,24 +412,20 @@ impl Target {
         true
     }
 
-    /// Goes on with one that is no newcomer yet. True if it has come to something.
-    fn greet(&mut self, greeting: Greeting, now: Time) -> bool {
+    /// Goes on with one that is no newcomer yet, in its place.
+    fn greet(&mut self, number: usize, greeting: Greeting, next: Next, now: Time) {
         let from = greeting.from();
-        match greeting.poll(now) {
-            Ok(Greeted::Waits(greeting)) => {
-                self.add(Caller::Greeting(greeting));
-                false
-            }
-            Ok(Greeted::Newcomer(newcomer)) => {
-                self.add(Caller::New(*newcomer, from));
-                true
-            }
-            Err(end) => {
-                tracing::debug!(controller = self.name, %from, "a connection ended: {end}");
-                self.counts.refuse(end.name());
-                true
-            }
+        match greeting.go_on(next, now) {
+            Ok(Greeted::Greeting(greeting)) => self.insert(number, Caller::Greeting(greeting)),
+            Ok(Greeted::Newcomer(newcomer)) => self.insert(number, Caller::New(*newcomer, from)),
+            Err(end) => self.refuse(&end, from),
         }
+    }
+
+    /// A connection ends that was to become a host's.
+    fn refuse(&mut self, end: &End, from: SocketAddr) {
+        tracing::debug!(controller = self.name, %from, "a connection ended: {end}");
+        self.counts.refuse(end.name());
     }
 
     /// Watches a connection for what it waits for now.
@@ -415,11 +434,19 @@ impl Target {
             return;
         };
         let (interest, source) = (caller.interest(), Source::Controller(number));
-        if interest != before
-            && let Err(error) = self.poller.set(caller, source, interest)
-        {
-            tracing::debug!(controller = self.name, "cannot watch a connection: {error}");
+        let deadline = caller.deadline();
+        if interest != before {
+            // A poller finds the end of a connection, whatever it is watched for.
+            let watched = if interest == Interest::NONE {
+                self.poller.remove(caller)
+            } else {
+                self.poller.set(caller, source, interest)
+            };
+            if let Err(error) = watched {
+                tracing::debug!(controller = self.name, "cannot watch a connection: {error}");
+            }
         }
+        self.look_at(deadline);
     }
 
     /// Takes a connection to the discovery subsystem.

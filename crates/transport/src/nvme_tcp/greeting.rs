@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! Silent --first byte of an ICReq--> Newcomer
-//!    \--of a ClientHello--> Waiting --a place--> Shaking --done--> Newcomer
+//!    \--of a ClientHello--> Waiting --whole, a place--> Shaking --done--> Newcomer
 //! ```
 //!
 //! Both kinds of hosts come to one port: the first byte tells which kind one is (TCP 1.1, 3.6.1).
+//! One that waits is not watched and looks a few times a second, so that whatever it sends costs
+//! little. Only one that has sent a whole ClientHello gets a place: its key is looked for at once.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,42 +17,69 @@ use std::sync::Arc;
 use port::time::Time;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
+use tls::{RECORD, Session};
 
 use super::TargetConfig;
 use super::connection::End;
-use super::newcomer::{Newcomer, SECURE_NS, keep_alive};
-use super::secure::Handshake;
+use super::newcomer::{Newcomer, keep_alive};
 #[cfg(doc)]
 use super::secure::Handshakes;
+use super::secure::{Handshake, HandshakePlace};
 
 /// Content type of a TLS record that has a message of a handshake.
 const HANDSHAKE: u8 = 22;
-/// How often a connection looks for a place.
-const RETRY_NS: u64 = 10_000_000;
+/// Bytes before the data of a TLS record: content type, version, length.
+const HEADER: usize = 5;
+/// Bytes before the body of a message of a handshake: type, length.
+const MESSAGE_HEADER: usize = 4;
+const CLIENT_HELLO: u8 = 1;
+/// How long a connection may be silent or wait for a place, from its accept.
+const WAIT_NS: u64 = 10_000_000_000;
+/// How long a handshake may take from its ClientHello: a round trip, and some milliseconds of the
+/// host.
+const SHAKE_NS: u64 = 3_000_000_000;
+/// How often one that waits looks for the rest of its hello, and for a place.
+const RETRY_NS: u64 = 100_000_000;
 
 #[derive(Debug)]
 enum Stage {
     /// Nothing has come.
-    Silent(OwnedFd),
-    /// There was no place for its handshake: when it looks again.
-    Waiting(OwnedFd, Time),
+    Silent,
+    /// A ClientHello has begun, which is not whole or has no place: when it looks again.
+    Waiting(Time),
+}
+
+#[derive(Debug)]
+enum Way {
+    Socket(OwnedFd, Stage),
     Shaking(Handshake),
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Greeting {
-    stage: Stage,
+    way: Way,
     config: Arc<TargetConfig>,
     from: SocketAddr,
     since: Time,
 }
 
+/// What a greeting goes on with: see [`Greeting::go_on`].
+#[derive(Debug)]
+pub struct Next(Step);
+
+#[derive(Debug)]
+enum Step {
+    Plain,
+    Shake(HandshakePlace),
+    Secured(Session),
+}
+
 /// What a greeting has come to.
 #[derive(Debug)]
 pub enum Greeted {
-    /// It waits for more, and so for another descriptor than before: watch it again.
-    Waits(Greeting),
+    /// Its handshake has begun.
+    Greeting(Greeting),
     /// It is one that has not sent a Connect command.
     Newcomer(Box<Newcomer>),
 }
@@ -71,71 +100,101 @@ impl Greeting {
         // A host without a keep alive timeout may vanish without a word. Not every socket has it.
         let _ = keep_alive(&stream);
         Ok(Self {
-            stage: Stage::Silent(stream),
+            way: Way::Socket(stream, Stage::Silent),
             config,
             from,
             since: now,
         })
     }
 
-    /// Goes on. Due when its descriptor is readable and [`Self::wants_read`], and at
-    /// [`Self::deadline`]; its descriptor is not to be watched meanwhile.
+    /// Looks how far it is. `None`: it waits, with the same descriptor. Due when its descriptor is
+    /// readable and [`Self::wants_read`], and at [`Self::deadline`].
     ///
     /// # Errors
     /// It is over.
-    pub fn poll(mut self, now: Time) -> Result<Greeted, End> {
-        let until = self.since + SECURE_NS;
-        let (socket, is_known) = match self.stage {
-            Stage::Shaking(ref mut handshake) => {
-                return Ok(match handshake.poll(now)? {
-                    None => Greeted::Waits(self),
-                    Some(session) => {
-                        let newcomer = Newcomer::secured(session, self.config, self.since)?;
-                        Greeted::Newcomer(Box::new(newcomer))
-                    }
-                });
+    pub fn poll(&mut self, now: Time) -> Result<Option<Next>, End> {
+        let until = self.since + WAIT_NS;
+        let (socket, stage) = match &mut self.way {
+            Way::Socket(socket, stage) => (socket, stage),
+            Way::Shaking(handshake) => {
+                let session = handshake.poll(now)?;
+                return Ok(session.map(|session| Next(Step::Secured(session))));
             }
-            Stage::Waiting(socket, _) => (socket, true),
-            Stage::Silent(socket) => (socket, false),
         };
-        // Of a connection that waits this finds its end.
-        let first = first_byte(&socket)?;
+        if matches!(stage, Stage::Silent) {
+            let mut byte = [0];
+            match (peek(socket, &mut byte)?, &self.config.tls) {
+                (0, _) if now < until => return Ok(None),
+                (0, _) => return Err(End::Silent),
+                (_, Some(_)) if byte[0] == HANDSHAKE => {}
+                _ => return Ok(Some(Next(Step::Plain))),
+            }
+        }
         if now >= until {
             return Err(End::Silent);
         }
+        // In this order one without a place calls the system for nothing.
         let tls = self.config.tls.as_ref();
-        let tls = tls.filter(|_| is_known || first == Some(HANDSHAKE));
-        self.stage = match (first, tls) {
-            (None, _) => Stage::Silent(socket),
-            (Some(_), None) => {
-                let newcomer = Newcomer::new(socket, self.config, self.since);
-                return Ok(Greeted::Newcomer(Box::new(newcomer.map_err(End::Io)?)));
+        if let Some(place) = tls.and_then(|tls| tls.place(self.from.ip()))
+            && has_hello(socket)?
+        {
+            return Ok(Some(Next(Step::Shake(place))));
+        }
+        *stage = Stage::Waiting(now + RETRY_NS);
+        Ok(None)
+    }
+
+    /// Goes on. Its descriptor is another one then, or another kind's: it is not watched meanwhile.
+    ///
+    /// # Errors
+    /// It is over.
+    pub fn go_on(self, next: Next, now: Time) -> Result<Greeted, End> {
+        let Self {
+            way,
+            config,
+            from,
+            since,
+        } = self;
+        let newcomer = match (next.0, way, &config.tls) {
+            (Step::Secured(session), ..) => Newcomer::secured(session, config, now)?,
+            (Step::Shake(place), Way::Socket(socket, _), Some(tls)) => {
+                let handshake = tls.begin(socket, place, now + SHAKE_NS).map_err(End::Io)?;
+                return Ok(Greeted::Greeting(Self {
+                    way: Way::Shaking(handshake),
+                    config,
+                    from,
+                    since,
+                }));
             }
-            (Some(_), Some(tls)) => {
-                let begun = tls.begin(socket, self.from.ip().to_canonical(), until);
-                match begun.map_err(End::Io)? {
-                    Ok(handshake) => Stage::Shaking(handshake),
-                    Err(socket) => Stage::Waiting(socket, now + RETRY_NS),
-                }
+            (_, Way::Socket(socket, _), _) => {
+                Newcomer::new(socket, config, since).map_err(End::Io)?
             }
+            (_, Way::Shaking(_), _) => return Err(End::Silent),
         };
-        Ok(Greeted::Waits(self))
+        Ok(Greeted::Newcomer(Box::new(newcomer)))
     }
 
     /// When it must be polled.
     #[must_use]
     pub fn deadline(&self) -> Time {
-        match &self.stage {
-            Stage::Silent(_) => self.since + SECURE_NS,
-            Stage::Waiting(_, again) => *again,
-            Stage::Shaking(handshake) => handshake.deadline(),
+        match &self.way {
+            Way::Socket(_, Stage::Silent) => self.since + WAIT_NS,
+            Way::Socket(_, Stage::Waiting(again)) => *again,
+            Way::Shaking(handshake) => handshake.deadline(),
         }
     }
 
-    /// Whether it is to be polled for reading. One that waits for a place has bytes already.
+    /// Whether it is to be polled for reading. One that waits has bytes already: it is not to be
+    /// watched at all, since its end would wake its poller again and again.
     #[must_use]
     pub fn wants_read(&self) -> bool {
-        !matches!(self.stage, Stage::Waiting(..))
+        !matches!(self.way, Way::Socket(_, Stage::Waiting(_)))
+    }
+
+    /// Whether its handshake is in progress.
+    #[must_use]
+    pub fn is_shaking(&self) -> bool {
+        matches!(self.way, Way::Shaking(_))
     }
 
     /// Where it comes from.
@@ -145,23 +204,41 @@ impl Greeting {
     }
 }
 
-/// The first byte of a connection, which stays there.
-fn first_byte(socket: &OwnedFd) -> Result<Option<u8>, End> {
-    let mut byte = [0];
-    match rustix::net::recv(socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+/// The first bytes of a connection, which stay there: their number, 0 where nothing has come.
+fn peek(socket: &OwnedFd, bytes: &mut [u8]) -> Result<usize, End> {
+    match rustix::net::recv(socket, bytes, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Ok((_, 0)) => Err(End::Closed),
-        Ok(_) => Ok(Some(byte[0])),
-        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Ok((_, len)) => Ok(len),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
         Err(Errno::CONNRESET | Errno::PIPE) => Err(End::Closed),
         Err(errno) => Err(End::Io(errno.into())),
     }
 }
 
+/// Whether a connection has sent a whole ClientHello. Hosts send it as one record.
+fn has_hello(socket: &OwnedFd) -> Result<bool, End> {
+    let mut head = [0; HEADER + MESSAGE_HEADER];
+    if peek(socket, &mut head)? < head.len() {
+        return Ok(false);
+    }
+    let [_, _, _, high, low, kind, message @ ..] = head;
+    let record = usize::from(u16::from_be_bytes([high, low]));
+    let message = message
+        .iter()
+        .fold(0, |len, byte| len << 8 | usize::from(*byte));
+    if kind != CLIENT_HELLO || record > RECORD || record != MESSAGE_HEADER + message {
+        let failed = tls::Failed::Protocol("no ClientHello in one record".into());
+        return Err(End::Tls(failed));
+    }
+    let there = rustix::io::ioctl_fionread(socket).map_err(|errno| End::Io(errno.into()))?;
+    Ok(there >= (HEADER + record) as u64)
+}
+
 impl AsFd for Greeting {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.stage {
-            Stage::Silent(socket) | Stage::Waiting(socket, _) => socket.as_fd(),
-            Stage::Shaking(handshake) => handshake.as_fd(),
+        match &self.way {
+            Way::Socket(socket, _) => socket.as_fd(),
+            Way::Shaking(handshake) => handshake.as_fd(),
         }
     }
 }

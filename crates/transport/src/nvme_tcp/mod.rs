@@ -66,7 +66,7 @@ pub use self::connect::{Host, Refusal};
 pub use self::connection::{End, INPUT, NEWCOMER_INPUT};
 pub use self::counters::Counters;
 pub use self::discovery::{DiscoveryLog, DiscoverySession, Listed};
-pub use self::greeting::{Greeted, Greeting};
+pub use self::greeting::{Greeted, Greeting, Next};
 pub use self::newcomer::{Arrival, Farewell, Newcomer, Progress};
 pub use self::secure::{Handshaker, Handshakes, Tls, handshakes};
 

@@ -31,13 +31,15 @@ const PROBE_IDLE: Duration = Duration::from_secs(30);
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 /// Probes without an answer that end a connection.
 const PROBES: u32 = 3;
-/// How long a newcomer may take for its ICReq, from its accept. The Linux host sends it at once.
+/// How long a newcomer may take for its ICReq, from its accept or the end of its handshake. The
+/// Linux host sends it at once.
 const IC_NS: u64 = 5_000_000_000;
-/// How long a connection may take for its handshake of TLS and its ICReq, from its accept.
-pub(super) const SECURE_NS: u64 = 10_000_000_000;
 /// How long it may take for its Connect command, from its ICReq. The Linux host opens all
 /// connections of an association before it connects the I/O queues.
 const CONNECT_NS: u64 = 5_000_000_000;
+/// The same for a host that has proved its key of TLS. Of its connections each has a handshake, by
+/// another process of the host, before the first I/O queue is connected.
+const SECURE_CONNECT_NS: u64 = 60_000_000_000;
 /// How long a connection may take to read its last answer and to close.
 const FAREWELL_NS: u64 = 2_000_000_000;
 /// Receives of a newcomer in one poll.
@@ -112,21 +114,21 @@ impl Newcomer {
         })
     }
 
-    /// Takes a connection that was accepted at `since`, and whose handshake is complete.
+    /// Takes a connection whose handshake is complete at `now`.
     ///
     /// # Errors
     /// The name of its key is none of a host's.
     pub(super) fn secured(
         session: Session,
         config: Arc<TargetConfig>,
-        since: Time,
+        now: Time,
     ) -> Result<Self, End> {
         let peer = Peer::of(&session).ok_or(End::Tls(tls::Failed::Identity))?;
         Ok(Self {
             connection: Connection::secured(session),
             config,
             stage: Stage::Silent,
-            since,
+            since: now,
             peer: Some(peer),
         })
     }
@@ -145,11 +147,12 @@ impl Newcomer {
     /// When it must have got further.
     #[must_use]
     pub fn deadline(&self) -> Time {
-        match self.stage {
-            Stage::Silent if self.peer.is_some() => self.since + SECURE_NS,
-            Stage::Silent => self.since + IC_NS,
-            _ => self.since + CONNECT_NS,
-        }
+        let bound = match self.stage {
+            Stage::Silent => IC_NS,
+            _ if self.peer.is_some() => SECURE_CONNECT_NS,
+            _ => CONNECT_NS,
+        };
+        self.since + bound
     }
 
     /// Whether it is to be polled for writing.
@@ -158,10 +161,10 @@ impl Newcomer {
         self.connection.is_blocked()
     }
 
-    /// Whether it has not even sent its ICReq.
+    /// Whether it has shown nothing: neither that it has a key nor its ICReq.
     #[must_use]
     pub fn is_silent(&self) -> bool {
-        matches!(self.stage, Stage::Silent)
+        self.peer.is_none() && matches!(self.stage, Stage::Silent)
     }
 
     fn serve(&mut self, now: Time) -> Result<(), End> {

@@ -5,7 +5,7 @@
 //! beyond them waits until there is a place, or its time is over.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -27,6 +27,9 @@ const HANDSHAKES: usize = 64;
 const OF_ADDRESS: usize = 4;
 /// How often the thread looks for connections that are abandoned.
 const LOOK_NS: i64 = 100_000_000;
+
+/// A place among the handshakes in progress.
+pub(super) type HandshakePlace = Place<IpAddr>;
 
 /// A way to the thread that does handshakes.
 #[derive(Clone, Debug)]
@@ -52,7 +55,7 @@ struct Job {
     answer: SyncSender<Result<Session, Failed>>,
     /// Is readable when there is an answer. It is the only reference when none is waited for.
     bell: Arc<OwnedFd>,
-    _place: Place<IpAddr>,
+    _place: HandshakePlace,
 }
 
 fn bell() -> io::Result<Arc<OwnedFd>> {
@@ -174,20 +177,23 @@ impl Tls {
         })
     }
 
-    /// Begins a handshake. The socket is given back where there is no place for one now.
+    /// A place for a handshake with this address, where there is one.
+    pub(super) fn place(&self, address: IpAddr) -> Option<HandshakePlace> {
+        let places = &self.handshakes.places;
+        places.take(&network(address), HANDSHAKES, OF_ADDRESS)
+    }
+
+    /// Begins a handshake.
     ///
     /// # Errors
     /// There is no memory, or there are no more descriptors.
     pub(super) fn begin(
         &self,
         socket: OwnedFd,
-        address: IpAddr,
+        place: HandshakePlace,
         until: Time,
-    ) -> io::Result<Result<Handshake, OwnedFd>> {
-        let Handshakes { jobs, places, .. } = &self.handshakes;
-        let Some(place) = places.take(&address, HANDSHAKES, OF_ADDRESS) else {
-            return Ok(Err(socket));
-        };
+    ) -> io::Result<Handshake> {
+        let Handshakes { jobs, .. } = &self.handshakes;
         let bell = bell()?;
         let (answer, answered) = sync_channel(1);
         let job = Job {
@@ -201,11 +207,22 @@ impl Tls {
         jobs.try_send(job)
             .map_err(|_| io::Error::other("the thread of handshakes has ended"))?;
         ring(&self.handshakes.bell);
-        Ok(Ok(Handshake {
+        Ok(Handshake {
             answered,
             bell,
             until,
-        }))
+        })
+    }
+}
+
+/// The network that counts as one address: one machine may have any address of an IPv6 network of
+/// 64 bits.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
+        address => address,
     }
 }
 

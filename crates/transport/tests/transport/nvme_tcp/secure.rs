@@ -74,11 +74,23 @@ fn of_host(text: &str, hostnqn: &str, subnqn: &str) -> Client {
 }
 
 fn greeting(config: &Arc<TargetConfig>) -> (Greeting, UnixStream) {
+    greeting_from(config, "192.0.2.1:1")
+}
+
+fn greeting_from(config: &Arc<TargetConfig>, from: &str) -> (Greeting, UnixStream) {
     let (theirs, ours) = UnixStream::pair().unwrap();
     theirs.set_nonblocking(true).unwrap();
-    let from = "192.0.2.1:1".parse().unwrap();
+    let from = from.parse().unwrap();
     let greeting = Greeting::new(ours.into(), from, config.clone(), Time(0)).unwrap();
     (greeting, theirs)
+}
+
+/// Polls once, and goes on where it can.
+fn step(mut greeting: Greeting, now: Time) -> Result<Greeted, End> {
+    match greeting.poll(now)? {
+        Some(next) => greeting.go_on(next, now),
+        None => Ok(Greeted::Greeting(greeting)),
+    }
 }
 
 /// Polls until it is a newcomer or ends; the client goes on meanwhile.
@@ -90,9 +102,9 @@ fn greet(mut greeting: Greeting, client: Option<&mut Session>) -> Result<Newcome
             // What it finds is what the target says.
             let _ = client.handshake();
         }
-        greeting = match greeting.poll(Time(1))? {
+        greeting = match step(greeting, Time(1))? {
             Greeted::Newcomer(newcomer) => return Ok(*newcomer),
-            Greeted::Waits(greeting) => greeting,
+            Greeted::Greeting(greeting) => greeting,
         };
         thread::sleep(Duration::from_millis(1));
     }
@@ -214,53 +226,110 @@ fn other_keys_and_names_are_refused_and_counted() {
     assert_eq!(end(&of_host(KEY, HOSTNQN, "nqn.other")), "tls-identity");
     assert_eq!(end(&client("none", &wrong)), "tls-identity");
     let (garbage, mut socket) = greeting(&config);
-    socket.write_all(&[22; 100]).unwrap();
+    socket.write_all(&[22; 5 + 0x1616]).unwrap();
     assert_eq!(greet(garbage, None).unwrap_err().name(), "tls-protocol");
-    let (closes, mut socket) = greeting(&config);
-    socket.write_all(&[22, 3, 1]).unwrap();
+    // A record that is too long, one with a part of a message, and another message.
+    for head in [
+        [22, 3, 1, 0x40, 1, 1, 0, 0x3f, 0xfd],
+        [22, 3, 1, 0, 4, 1, 0, 0, 1],
+        [22, 3, 1, 0, 4, 2, 0, 0, 0],
+    ] {
+        let (no_hello, mut socket) = greeting(&config);
+        socket.write_all(&head).unwrap();
+        assert_eq!(greet(no_hello, None).unwrap_err().name(), "tls-protocol");
+    }
+    let (closes, socket) = greeting(&config);
     drop(socket);
     assert_eq!(greet(closes, None).unwrap_err().name(), "closed");
+}
+
+/// Time after which one that waits looks again.
+const RETRY: Time = Time(200_000_000);
+
+/// A connection that has sent a ClientHello, and goes on no further.
+fn hello(config: &Arc<TargetConfig>, from: &str) -> (Greeting, Session) {
+    let (greeting, socket) = greeting_from(config, from);
+    let client = of_host(KEY, HOSTNQN, SUBNQN);
+    let mut client = Session::connect(&client, socket.into()).unwrap();
+    let sent = client.handshake().unwrap();
+    assert_eq!(sent, tls::Progress::WaitsForRead);
+    match step(greeting, Time(1)) {
+        Ok(Greeted::Greeting(greeting)) => (greeting, client),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
 fn handshakes_of_one_address_are_few_and_have_a_time_limit() {
     let config = entrance();
-    let begin = || {
-        let (greeting, mut socket) = greeting(&config);
-        socket.write_all(&[22, 3, 1]).unwrap();
-        let Ok(Greeted::Waits(greeting)) = greeting.poll(Time(1)) else {
-            panic!("it is not whole");
-        };
-        (greeting, socket)
-    };
-    let mut all: Vec<_> = (0..4).map(|_| begin()).collect();
-    assert!(all.iter().all(|(greeting, _)| greeting.wants_read()));
-    // The fifth waits, is found when it has ended, and has a place when another one has none.
-    let (waiting, socket) = begin();
-    assert!(!waiting.wants_read() && waiting.deadline() < Time(100_000_000));
-    drop(socket);
-    assert!(matches!(
-        waiting.poll(Time(2)),
-        Ok(Greeted::Waits(_)) | Err(End::Closed)
-    ));
-    let (mut waiting, _socket) = begin();
-    assert!(!waiting.wants_read());
-    let limit = Time(10_000_000_000);
-    let (first, _stays) = all.remove(0);
+    let here = "192.0.2.1:1";
+    let mut all: Vec<_> = (0..4).map(|_| hello(&config, here)).collect();
+    assert!(all.iter().all(|(greeting, _)| greeting.is_shaking()));
+    // The fifth waits, and has a place when another one has none.
+    let (mut waiting, _client) = hello(&config, here);
+    assert!(!waiting.wants_read() && waiting.deadline() < RETRY);
+    assert!(waiting.poll(RETRY).unwrap().is_none());
+    // Handshakes with others have places. One machine may have many addresses of IPv6.
+    let six = "[2001:db8::1]:1";
+    let others: Vec<_> = (0..4).map(|_| hello(&config, six)).collect();
+    assert!(others.iter().all(|(greeting, _)| greeting.is_shaking()));
+    assert!(!hello(&config, "[2001:db8::ffff:1]:1").0.is_shaking());
+    assert!(hello(&config, "[2001:db8:0:1::1]:1").0.is_shaking());
+    let limit = Time(3_000_000_001);
+    let (mut first, _stays) = all.remove(0);
     assert_eq!(first.deadline(), limit);
     assert!(matches!(first.poll(limit), Err(End::Silent)));
+    drop(first);
     let until = Instant::now() + BOUND;
-    while !waiting.wants_read() {
+    while !waiting.is_shaking() {
         assert!(Instant::now() < until, "no place");
         thread::sleep(Duration::from_millis(1));
-        let Ok(Greeted::Waits(next)) = waiting.poll(Time(3)) else {
-            panic!("it is not whole");
+        let Ok(Greeted::Greeting(next)) = step(waiting, RETRY) else {
+            panic!("it is not over");
         };
         waiting = next;
     }
-    let (silent, _socket) = greeting(&config);
+    // It has waited, and has as much time as the others.
+    assert_eq!(waiting.deadline(), RETRY + limit.since(Time(1)));
+}
+
+#[test]
+fn one_that_has_not_sent_a_whole_hello_has_no_place() {
+    let config = entrance();
+    let (second, limit) = (1_000_000_000, Time(10_000_000_000));
+    // As many as an address has places, with all but the last byte.
+    let mut parts: Vec<_> = (0..4).map(|_| greeting(&config)).collect();
+    for (part, socket) in &mut parts {
+        socket.write_all(&[22]).unwrap();
+        assert!(part.poll(Time(1)).unwrap().is_none());
+        // A record of 256 bytes, and a ClientHello of 252 behind the header of its message.
+        socket.write_all(&[3, 1, 1, 0, 1, 0, 0, 252]).unwrap();
+        socket.write_all(&[1; 251]).unwrap();
+        assert!(part.poll(RETRY).unwrap().is_none());
+        assert!(!part.is_shaking() && !part.wants_read());
+        assert!(part.deadline() < Time(second));
+    }
+    let client = of_host(KEY, HOSTNQN, SUBNQN);
+    assert!(secured(&config, &client).is_ok());
+    let (mut part, mut socket) = parts.remove(0);
+    socket.write_all(&[1]).unwrap();
+    assert!(part.poll(Time(second)).unwrap().is_some());
+    for (part, _) in &mut parts {
+        assert!(matches!(part.poll(limit), Err(End::Silent)));
+    }
+    let (mut silent, _socket) = greeting(&config);
     assert_eq!(silent.deadline(), limit);
     assert!(matches!(silent.poll(limit), Err(End::Silent)));
+    // One that ends while it waits is found.
+    let (mut ends, mut socket) = greeting(&config);
+    socket.write_all(&[22, 3]).unwrap();
+    assert!(ends.poll(Time(1)).unwrap().is_none());
+    drop(socket);
+    let polled = ends.poll(RETRY);
+    assert!(
+        matches!(polled, Ok(None)),
+        "its bytes are there: {polled:?}"
+    );
 }
 
 #[test]
@@ -279,10 +348,51 @@ fn an_icreq_may_come_in_two_records_and_more_than_a_record_at_once() {
     assert_eq!(session.read(&mut answer).unwrap(), 128);
     let later = session.read(&mut answer).unwrap_err();
     assert_eq!(later.kind(), ErrorKind::WouldBlock);
-    // The handshake and ICReq have one limit.
-    let (mut newcomer, _session) = secured(&config, &client).unwrap();
-    let limit = Time(10_000_000_000);
+}
+
+#[test]
+fn a_host_with_a_key_has_time_for_the_handshakes_of_its_other_connections() {
+    let config = entrance();
+    let client = of_host(KEY, HOSTNQN, SUBNQN);
+    let (mut newcomer, mut session) = secured(&config, &client).unwrap();
+    assert!(!newcomer.is_silent(), "it has proved a key");
+    let second = 1_000_000_000;
+    assert_eq!(newcomer.deadline(), Time(1 + 5 * second), "for its ICReq");
+    let (request, capsule) = opening(HOSTNQN, SUBNQN);
+    session.write(&request).unwrap();
+    let agreed = Time(2 * second);
+    assert!(matches!(newcomer.poll(agreed), Progress::Waits));
+    let limit = Time(62 * second);
     assert_eq!(newcomer.deadline(), limit);
+    assert!(matches!(newcomer.poll(Time(limit.0 - 1)), Progress::Waits));
+    session.write(&capsule).unwrap();
+    assert!(matches!(
+        newcomer.poll(Time(limit.0 - 1)),
+        Progress::Connects
+    ));
+    let (mut newcomer, _session) = secured(&config, &client).unwrap();
+    let ended = newcomer.poll(Time(1 + 5 * second));
+    assert!(matches!(ended, Progress::Ended(End::Silent)), "{ended:?}");
+    let (mut newcomer, mut session) = secured(&config, &client).unwrap();
+    session.write(&request).unwrap();
+    assert!(matches!(newcomer.poll(agreed), Progress::Waits));
     let ended = newcomer.poll(limit);
     assert!(matches!(ended, Progress::Ended(End::Silent)), "{ended:?}");
+}
+
+#[test]
+fn a_key_that_was_removed_is_none_after_its_handshake() {
+    let config = entrance();
+    let client = of_host(KEY, HOSTNQN, SUBNQN);
+    let hosts = BTreeMap::from([(HOSTNQN.to_owned(), Allowed::default())]);
+    let config = Arc::new(TargetConfig {
+        access: Access::of(hosts, powers().0),
+        ..TargetConfig::clone(&config)
+    });
+    let refused = connect(&config, &client, [HOSTNQN, SUBNQN]).unwrap_err();
+    assert_eq!(refused, Some("tls-host"));
+    // The discovery subsystem answers every host.
+    let discovery = WELL_KNOWN_DISCOVERY_NQN;
+    let client = of_host(KEY, HOSTNQN, discovery);
+    assert!(connect(&config, &client, [HOSTNQN, discovery]).is_ok());
 }
