@@ -54,6 +54,11 @@ impl Transfer {
         self.ttag
     }
 
+    /// Where the data that come next belong, in bytes from the start of the command's.
+    pub const fn position(&self) -> u32 {
+        self.at
+    }
+
     /// Whether everything has come.
     pub const fn is_complete(&self) -> bool {
         self.at == self.end

@@ -1,11 +1,15 @@
 //! The commands that a target has, and their data.
 
-use nvme_spec::Sqe;
+use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::sgl::{SglDescriptor, SglDescriptorSubType, SglDescriptorType, SglIdentifier};
 use nvme_spec::sqe::Psdt;
+use nvme_spec::{Cqe, Sqe};
 use nvme_tcp::{Piece, Transfer};
 
 use crate::DriverError;
+
+const READ: u8 = NvmOpcode::READ.0;
+const WRITE: u8 = NvmOpcode::WRITE.0;
 
 /// Data of a command: one piece of the driver's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +127,28 @@ impl Command {
     }
 }
 
+impl Command {
+    /// Whether the target reports success without having moved all data of a read or a write:
+    /// Read, Write, Retrieve, Store, and on the Admin Queue Get Log Page, which have one opcode.
+    /// A Retrieve moves a value, whose length is in Dword 0.
+    pub(super) fn falls_short(&self, cqe: &Cqe) -> bool {
+        let Some(data) = self.data.filter(|_| cqe.status.status().is_success()) else {
+            return false;
+        };
+        match self.sqe.opcode {
+            WRITE => {
+                let sent = data.len == self.in_capsule || data.len == self.asked;
+                !sent || !self.is_sent || self.is_answering
+            }
+            READ => {
+                let arrived = self.arriving.position();
+                arrived < data.len && (cqe.dw0 == 0 || arrived != cqe.dw0)
+            }
+            _ => false,
+        }
+    }
+}
+
 /// The commands in flight of one queue. Identifiers are any numbers; a driver whose identifiers are
 /// small numbers finds its commands at the first look.
 pub(super) struct Commands {
@@ -217,7 +243,10 @@ pub(super) struct Conflict;
 
 #[cfg(test)]
 mod tests {
-    use zerocopy::IntoBytes;
+    use nvme_spec::Status;
+    use nvme_spec::cqe::StatusField;
+    use nvme_spec::tcp::DataHeader;
+    use zerocopy::{FromBytes, IntoBytes};
 
     use super::*;
 
@@ -315,5 +344,60 @@ mod tests {
         assert_eq!(commands.free(), 1);
         assert_eq!(commands.add(command(4)), Err(Conflict));
         assert!(commands.add(command(7)).is_ok());
+    }
+
+    /// A command of 8192 bytes, of which this many have moved.
+    fn moved(opcode: u8, bytes: u32) -> Command {
+        let data = Data {
+            address: 0,
+            len: 8192,
+            to_controller: opcode == WRITE,
+        };
+        let sqe = Sqe {
+            opcode,
+            ..Sqe::default()
+        };
+        let mut command = Command::new(sqe, Some(data), 4096);
+        command.is_sent = true;
+        command.asked = bytes;
+        let mut header = DataHeader::read_from_bytes(&[0; 24]).unwrap();
+        header.datal = bytes;
+        header.common.flags.set_last(true);
+        if opcode != WRITE && bytes > 0 {
+            command.arriving.take_c2h(&header).unwrap();
+        }
+        command
+    }
+
+    #[test]
+    fn success_without_all_data_falls_short() {
+        let done = |dw0| Cqe {
+            dw0,
+            ..Cqe::default()
+        };
+        for opcode in [READ, WRITE] {
+            for (bytes, is_short) in [(0, true), (4096, true), (8192, false)] {
+                let falls = moved(opcode, bytes).falls_short(&done(0));
+                assert_eq!(falls, is_short, "{opcode} {bytes}");
+            }
+        }
+        // A write that was not sent, or whose last data are being sent.
+        let mut early = moved(WRITE, 8192);
+        early.is_answering = true;
+        assert!(early.falls_short(&done(0)));
+        early = moved(WRITE, 8192);
+        early.is_sent = false;
+        assert!(early.falls_short(&done(0)));
+        // A Retrieve of a value of 4096 bytes.
+        assert!(!moved(READ, 4096).falls_short(&done(4096)));
+        assert!(moved(READ, 4096).falls_short(&done(4097)));
+        // Lists may be shorter than their room, and a command that fails moves any number.
+        assert!(!moved(0x06, 0).falls_short(&done(0)));
+        let status = StatusField::new().with_status(Status::INVALID_FIELD_IN_COMMAND);
+        let failed = Cqe {
+            status,
+            ..Cqe::default()
+        };
+        assert!(!moved(READ, 0).falls_short(&failed));
     }
 }

@@ -321,6 +321,8 @@ impl Wire {
         }
         if command.is_damaged && cqe.status.status().is_success() {
             cqe.status = StatusField::new().with_status(Status::TRANSIENT_TRANSPORT_ERROR);
+        } else if command.falls_short(&cqe) {
+            cqe.status = StatusField::new().with_status(Status::DATA_TRANSFER_ERROR);
         }
         cqe
     }
@@ -559,6 +561,11 @@ mod tests {
             cid: 2,
         };
         assert_eq!(rig.take(&response(2, 0)), Err(again));
+        // Less than all of it is none.
+        rig.submit(0x02, 3, 512);
+        rig.staged();
+        let cqe = rig.take(&response(3, 0)).unwrap().unwrap();
+        assert_eq!(cqe.status.status(), Status::DATA_TRANSFER_ERROR);
     }
 
     #[test]
