@@ -29,10 +29,17 @@ impl TcpAddress {
     /// texts show.
     #[must_use]
     pub fn is_of(&self, listens: SocketAddr, nqn: &str) -> bool {
+        if self.port != listens.port() || self.nqn != nqn {
+            return false;
+        }
+        let at = listens.ip().to_canonical();
+        if at.is_unspecified() {
+            // It listens at each address of this machine, and which ones those are is not known
+            // here. Two subsystems have one NQN only by mistake.
+            return true;
+        }
         let ip = self.host.parse().ok().map(|ip: IpAddr| ip.to_canonical());
-        let is_here = self.host == "localhost"
-            || ip.is_some_and(|ip| ip.is_loopback() || ip == listens.ip().to_canonical());
-        is_here && self.port == listens.port() && self.nqn == nqn
+        ip == Some(at) || (self.host == "localhost" && at.is_loopback())
     }
 
     /// The addresses that the host's name stands for.
@@ -112,9 +119,9 @@ mod tests {
         for (text, is_it) in [
             ("10.0.0.1:4420/nqn.a", true),
             ("[::ffff:10.0.0.1]:4420/nqn.a", true),
-            ("127.0.0.1:4420/nqn.a", true),
-            ("[::1]:4420/nqn.a", true),
-            ("localhost:4420/nqn.a", true),
+            ("127.0.0.1:4420/nqn.a", false),
+            ("[::1]:4420/nqn.a", false),
+            ("localhost:4420/nqn.a", false),
             ("10.0.0.2:4420/nqn.a", false),
             ("storage:4420/nqn.a", false),
             ("10.0.0.1:4421/nqn.a", false),
@@ -122,6 +129,30 @@ mod tests {
         ] {
             let address: TcpAddress = text.parse().unwrap();
             assert_eq!(address.is_of(listens, "nqn.a"), is_it, "{text}");
+        }
+        // A listener at all addresses, of IPv4 or of both.
+        for listens in ["0.0.0.0:4420", "[::]:4420"] {
+            let listens = listens.parse().unwrap();
+            for (text, is_it) in [
+                ("10.0.0.1:4420/nqn.a", true),
+                ("[fe80::1]:4420/nqn.a", true),
+                ("127.0.0.1:4420/nqn.a", true),
+                ("storage:4420/nqn.a", true),
+                ("10.0.0.1:4421/nqn.a", false),
+                ("10.0.0.1:4420/nqn.b", false),
+            ] {
+                let address: TcpAddress = text.parse().unwrap();
+                assert_eq!(address.is_of(listens, "nqn.a"), is_it, "{text} {listens}");
+            }
+        }
+        for (listens, text, is_it) in [
+            ("127.0.0.1:4420", "localhost:4420/nqn.a", true),
+            ("127.0.0.1:4420", "127.0.0.2:4420/nqn.a", false),
+            ("[::1]:4420", "localhost:4420/nqn.a", true),
+        ] {
+            let address: TcpAddress = text.parse().unwrap();
+            let listens = listens.parse().unwrap();
+            assert_eq!(address.is_of(listens, "nqn.a"), is_it, "{text} {listens}");
         }
     }
 
