@@ -175,6 +175,12 @@ impl DriverError {
         )
     }
 
+    /// Whether a command was refused, and has no effect later: by the controller, or by a target
+    /// that does not connect its queue.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Status { .. } | Self::Target { .. })
+    }
+
     /// The meaning of a failed vfio-user request.
     pub(crate) fn from_client(what: &'static str, error: ClientError, after: Duration) -> Self {
         match error {

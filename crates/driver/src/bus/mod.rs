@@ -215,6 +215,12 @@ pub trait Bus {
         self.fabrics().is_some()
     }
 
+    /// Whether a queue is deleted at the near end: the drive may still execute its commands
+    /// afterwards, until the controller is disabled.
+    fn deletes_near(&self) -> bool {
+        self.is_over_fabrics()
+    }
+
     /// Commands that only hosts over fabrics send; `None` where there are none.
     fn fabrics(&self) -> Option<&dyn Fabrics> {
         None

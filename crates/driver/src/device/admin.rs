@@ -210,6 +210,29 @@ impl<B: Bus> Device<B> {
     /// # Errors
     /// As [`Self::admin`]; [`DriverError::Status`] also by a drive that has no such descriptors.
     pub fn command_set(&mut self, nsid: u32) -> Result<Csi, DriverError> {
+        let csi = self.descriptor::<1>(nsid, NamespaceIdentifierType::CSI)?;
+        Ok(csi.map_or(Csi::NVM, |[csi]| Csi(csi)))
+    }
+
+    /// The UUID of a namespace; zeros where it has none.
+    ///
+    /// # Errors
+    /// As [`Self::admin`], except for [`DriverError::Status`].
+    pub fn uuid(&mut self, nsid: u32) -> Result<[u8; 16], DriverError> {
+        match self.descriptor(nsid, NamespaceIdentifierType::UUID) {
+            Ok(uuid) => Ok(uuid.unwrap_or_default()),
+            Err(DriverError::Status { .. }) => Ok([0; 16]),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The first bytes of an identification descriptor of a namespace, if there is one of the type
+    /// with so many.
+    fn descriptor<const LEN: usize>(
+        &mut self,
+        nsid: u32,
+        wanted: NamespaceIdentifierType,
+    ) -> Result<Option<[u8; LEN]>, DriverError> {
         let mut list = [0; IDENTIFY_SIZE];
         self.identify(
             Cns::NAMESPACE_IDENTIFICATION_DESCRIPTOR_LIST,
@@ -218,13 +241,13 @@ impl<B: Bus> Device<B> {
         )?;
         let mut rest = &list[..];
         while let [kind, len, _, _, tail @ ..] = rest {
-            match (NamespaceIdentifierType(*kind), tail.first()) {
-                (NamespaceIdentifierType::CSI, Some(csi)) => return Ok(Csi(*csi)),
-                (NamespaceIdentifierType(0), _) => break,
+            match NamespaceIdentifierType(*kind) {
+                kind if kind == wanted => return Ok(tail.first_chunk().copied()),
+                NamespaceIdentifierType(0) => break,
                 _ => rest = tail.get(usize::from(*len)..).unwrap_or_default(),
             }
         }
-        Ok(Csi::NVM)
+        Ok(None)
     }
 
     /// Identifiers of the active namespaces, ascending.
@@ -475,7 +498,7 @@ impl<B: Bus> Device<B> {
             ..Sqe::default()
         };
         let created = self.admin(sq, None);
-        if let Err(DriverError::Status { .. }) = created {
+        if created.as_ref().is_err_and(DriverError::is_refusal) {
             self.delete_queue(AdminOpcode::DELETE_IO_COMPLETION_QUEUE, queue.qid())?;
         }
         created.map(drop)

@@ -448,7 +448,7 @@ impl<B: Bus> Device<B> {
         match self.create_queues(&queue) {
             Ok(()) => Ok((queue, carrier)),
             Err(error) => {
-                if let DriverError::Status { .. } = error {
+                if error.is_refusal() {
                     self.enabled()?.queues.retain(|(other, _)| *other != qid);
                 }
                 Err(error)

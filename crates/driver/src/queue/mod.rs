@@ -410,6 +410,12 @@ impl<B: Bus> QueuePair<B> {
     }
 
     #[inline]
+    /// Whether the controller has the queue: it was not reset since.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.check_current().is_ok()
+    }
+
     fn check_current(&self) -> Result<(), DriverError> {
         check_current(&self.current, self.qid)
     }

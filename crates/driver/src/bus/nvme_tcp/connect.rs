@@ -4,7 +4,7 @@
 //! It waits, with one deadline for all of it. An error says which of them the target refused, and
 //! what to do.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use nvme_spec::fabrics::{
@@ -15,6 +15,7 @@ use nvme_spec::sgl::{SglDescriptor, SglDescriptorSubType, SglDescriptorType, Sgl
 use nvme_spec::sqe::Psdt;
 use nvme_spec::{Cqe, Sqe, Status};
 use nvme_tcp::{Agreement, Encoder, Head};
+use rustix::net::sockopt;
 use zerocopy::IntoBytes;
 
 use super::address::TcpAddress;
@@ -29,6 +30,14 @@ use crate::DriverError;
 /// Bytes of a capsule's data on the Admin Queue: every target takes so many (TCP 1.1, 3.3.1).
 pub(super) const ADMIN_IN_CAPSULE: u32 = 8192;
 
+/// Time until the system asks a silent target for a sign of life, between two of these questions,
+/// and how many it leaves unanswered.
+const PROBE_IDLE: Duration = Duration::from_secs(30);
+const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+const PROBES: u32 = 3;
+/// Time between two attempts to connect a queue that the target still has.
+const RETRY: Duration = Duration::from_millis(20);
+
 /// A queue to be connected.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
@@ -39,6 +48,9 @@ pub(super) struct Wanted {
     pub(super) cntlid: Option<u16>,
     /// Bytes of data in a capsule at most.
     pub(super) in_capsule: u32,
+    /// The address of the Admin Queue's connection, for an I/O queue: a name may stand for the
+    /// addresses of several targets, and is not resolved again.
+    pub(super) peer: Option<SocketAddr>,
 }
 
 /// Connects a queue: its connection, and the controller's identifier.
@@ -52,10 +64,20 @@ pub(super) fn open(
     timeout: Duration,
 ) -> Result<(Connection, u16), DriverError> {
     let deadline = Instant::now() + timeout;
-    let (mut talk, agreement) = agree(target, identity, timeout, deadline)?;
-    let encoder = Encoder::new(agreement);
     let (sqe, data) = connect(target, wanted, identity);
-    let cqe = ask(&mut talk, &encoder, &sqe, data.as_bytes())?;
+    let (mut talk, encoder, agreement, cqe) = loop {
+        let to = (target, wanted.peer);
+        let (mut talk, agreement) = agree(to, identity, timeout, deadline)?;
+        let encoder = Encoder::new(agreement);
+        let cqe = ask(&mut talk, &encoder, &sqe, data.as_bytes())?;
+        // The target may not have noticed the end of the last connection of this queue yet.
+        let has_it = wanted.qid > 0 && cqe.status.status() == Status::COMMAND_SEQUENCE_ERROR;
+        if !has_it || Instant::now() + RETRY >= deadline {
+            break (talk, encoder, agreement, cqe);
+        }
+        drop(talk);
+        std::thread::sleep(RETRY);
+    };
     let (cntlid, asks) = admitted(&talk, &cqe, identity)?;
     // What this host wants of the controller is proved on the Admin Queue.
     if wanted.qid == 0 || asks {
@@ -70,12 +92,12 @@ pub(super) fn open(
 
 /// A connection whose sides have agreed how PDUs look.
 pub(super) fn agree<'a>(
-    target: &'a TcpAddress,
+    (target, peer): (&'a TcpAddress, Option<SocketAddr>),
     identity: &Identity,
     timeout: Duration,
     deadline: Instant,
 ) -> Result<(Talk<'a>, Agreement), DriverError> {
-    let socket = reach(target, deadline)?;
+    let socket = reach(target, peer, deadline)?;
     let stream = match &identity.tls {
         None => Stream::Plain(socket),
         Some(key) => {
@@ -113,21 +135,41 @@ pub(super) fn ask(
     }
 }
 
-/// A socket to the first address that takes one.
-fn reach(target: &TcpAddress, deadline: Instant) -> Result<TcpStream, DriverError> {
+/// Has the system ask a silent target for a sign of life, and end the connection after about a
+/// minute without one, or without an acknowledgement of what was sent.
+fn keep_alive(stream: &TcpStream) -> std::io::Result<()> {
+    let unanswered = PROBE_IDLE + PROBE_INTERVAL * PROBES;
+    let unanswered_ms = u32::try_from(unanswered.as_millis()).expect("a minute");
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, PROBE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, PROBE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, PROBES)?;
+    Ok(sockopt::set_tcp_user_timeout(stream, unanswered_ms)?)
+}
+
+/// A socket to the first address that takes one: each of them has its part of the time.
+fn reach(
+    target: &TcpAddress,
+    peer: Option<SocketAddr>,
+    deadline: Instant,
+) -> Result<TcpStream, DriverError> {
     let failed = |error: &std::io::Error, what: &str| DriverError::Target {
         address: target.to_string(),
         reason: format!("{what}: {error}; check the address, and that the target is running"),
         kind: Some(error.kind()),
     };
-    let addresses = target.resolve();
+    let addresses = peer.map_or_else(|| target.resolve(), |peer| Ok(vec![peer]));
     let addresses = addresses.map_err(|error| failed(&error, "the name has no address"))?;
+    let mut others = u32::try_from(addresses.len()).expect("a name has few addresses");
     let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
     for address in addresses {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(Instant::now()) / others;
+        others -= 1;
         // A timeout of 0 is refused.
         match TcpStream::connect_timeout(&address, left.max(Duration::from_millis(1))) {
             Ok(stream) => {
+                // Without it only commands notice a target that has vanished.
+                let _ = keep_alive(&stream);
                 let settled = stream
                     .set_nodelay(true)
                     .and_then(|()| stream.set_nonblocking(true));
@@ -239,7 +281,39 @@ fn refusal(status: Status, dw0: u32, target: &TcpAddress, identity: &Identity) -
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
+
+    fn to(listener: &TcpListener) -> TcpAddress {
+        let port = listener.local_addr().unwrap().port();
+        format!("localhost:{port}/nqn.2026-11.t:s0")
+            .parse()
+            .unwrap()
+    }
+
+    #[test]
+    fn a_target_that_vanishes_is_noticed_by_the_system() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let stream = reach(&to(&listener), None, deadline).unwrap();
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), PROBE_IDLE);
+        assert_eq!(sockopt::tcp_keepintvl(&stream).unwrap(), PROBE_INTERVAL);
+        assert_eq!(sockopt::tcp_keepcnt(&stream).unwrap(), PROBES);
+        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 60_000);
+    }
+
+    #[test]
+    fn an_io_queue_goes_where_the_admin_queue_is() {
+        let (admin, other) = (TcpListener::bind("127.0.0.1:0").unwrap(), "192.0.2.1:1");
+        let peer = admin.local_addr().unwrap();
+        // What the name stands for now does not matter.
+        let target = format!("{other}/nqn.2026-11.t:s0").parse().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let stream = reach(&target, Some(peer), deadline).unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), peer);
+    }
 
     #[test]
     fn a_connect_is_the_one_that_linux_sends() {
@@ -252,6 +326,7 @@ mod tests {
             entries: 32,
             cntlid: None,
             in_capsule: ADMIN_IN_CAPSULE,
+            peer: None,
         };
         let (sqe, data) = connect(&target, wanted, identity);
         let mut expected = [0u32; 16];

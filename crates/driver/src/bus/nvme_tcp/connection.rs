@@ -1,6 +1,7 @@
 //! One connection: a socket that never blocks, and what is staged for it.
 
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -107,6 +108,12 @@ impl Connection {
             sent: 0,
             staged: 0,
         }
+    }
+
+    /// The target's address.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        let peer = rustix::net::getpeername(&self.stream).ok()??;
+        SocketAddr::try_from(peer).ok()
     }
 
     /// Commands that can be added.

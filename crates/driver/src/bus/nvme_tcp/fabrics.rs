@@ -8,7 +8,7 @@ use nvme_tcp::Encoder;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::connect::{self, Wanted};
-use super::{Fabrics, NvmeTcp};
+use super::{Fabrics, NvmeTcp, lock};
 use crate::DriverError;
 
 impl Fabrics for NvmeTcp {
@@ -18,6 +18,7 @@ impl Fabrics for NvmeTcp {
             entries: 2,
             cntlid: Some(self.cntlid.load(Ordering::Relaxed)),
             in_capsule: 0,
+            peer: None,
         };
         let (_, data) = connect::connect(&self.target, wanted, &self.host);
         data.as_bytes().to_vec()
@@ -25,8 +26,12 @@ impl Fabrics for NvmeTcp {
 
     fn connect(&self, command: &[u8; 64], data: &[u8]) -> Result<[u32; 4], DriverError> {
         let deadline = Instant::now() + self.timeout;
-        let (mut talk, agreement) =
-            connect::agree(&self.target, &self.host, self.timeout, deadline)?;
+        let (mut talk, agreement) = connect::agree(
+            (&self.target, *lock(&self.peer)),
+            &self.host,
+            self.timeout,
+            deadline,
+        )?;
         let cqe = connect::ask(&mut talk, &Encoder::new(agreement), &sqe_of(command), data)?;
         Ok(dwords(&cqe))
     }

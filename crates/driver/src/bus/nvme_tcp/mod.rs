@@ -37,6 +37,7 @@ mod tests;
 mod wire;
 
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
@@ -89,6 +90,8 @@ pub struct NvmeTcp {
     epoll: OwnedFd,
     /// Bytes of data in a capsule of an I/O queue at most (IOCCSZ).
     in_capsule: AtomicU32,
+    /// The address of the Admin Queue's connection.
+    peer: Mutex<Option<SocketAddr>>,
     /// The controller, as Connect has named it.
     cntlid: AtomicU16,
     /// Queues with bytes that were neither taken nor sent.
@@ -166,6 +169,7 @@ impl NvmeTcp {
             vectors: RwLock::new(vec![None; usize::from(QUEUES)]),
             epoll,
             in_capsule: AtomicU32::new(0),
+            peer: Mutex::new(None),
             cntlid: AtomicU16::new(0),
             unfinished: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
@@ -261,7 +265,11 @@ impl NvmeTcp {
             && let Some(queue) = &mut *queue
         {
             // A command that cannot be sent was completed; its doorbell reports it where it can.
-            let _ = self.serve(queue, shared);
+            let _ = match qid {
+                // Its doorbell fetches, as Create I/O Submission Queue waits for the target.
+                0 => self.answer(queue, shared),
+                _ => self.serve(queue, shared),
+            };
         }
     }
 

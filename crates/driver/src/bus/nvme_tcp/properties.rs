@@ -42,9 +42,11 @@ impl NvmeTcp {
             entries: ADMIN_ENTRIES,
             cntlid: None,
             in_capsule: ADMIN_IN_CAPSULE,
+            peer: None,
         };
         let (connection, cntlid) = connect::open(&self.target, &self.host, wanted, self.timeout)?;
         self.cntlid.store(cntlid, Ordering::Relaxed);
+        *lock(&self.peer) = connection.peer();
         *lock(&self.queues[0]) = Some(self.queue(0, connection, None)?);
         *lock(&self.end) = None;
         self.has_ended.store(false, Ordering::Release);

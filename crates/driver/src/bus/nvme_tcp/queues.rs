@@ -88,6 +88,17 @@ impl NvmeTcp {
         }
     }
 
+    /// Takes completions, and sends the rest of what was fetched.
+    ///
+    /// # Errors
+    /// The connections have ended.
+    pub(super) fn answer(&self, queue: &mut Queue, shared: &Shared) -> Result<(), DriverError> {
+        let taken = self.take_completions(queue, shared);
+        let sent = taken.and_then(|()| queue.connection.flush(shared));
+        self.note(queue);
+        sent.map_err(|end| self.ended(end))
+    }
+
     /// Fetches entries, and sends.
     ///
     /// # Errors
@@ -301,6 +312,7 @@ impl NvmeTcp {
             entries,
             cntlid: Some(self.cntlid.load(Ordering::Relaxed)),
             in_capsule: self.in_capsule.load(Ordering::Relaxed),
+            peer: *lock(&self.peer),
         };
         let (connection, _) = connect::open(&self.target, &self.host, wanted, self.timeout)?;
         *place = Some(self.queue(qid, connection, Some(sq))?);

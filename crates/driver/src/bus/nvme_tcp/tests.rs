@@ -5,8 +5,10 @@ use std::net::TcpStream;
 
 use nvme_spec::Sqe;
 use nvme_spec::opcode::AdminOpcode;
+use zerocopy::IntoBytes;
 
 use super::connection::tests::{connection, response};
+use super::rings::Sq;
 use super::*;
 
 fn bus() -> NvmeTcp {
@@ -98,4 +100,32 @@ fn an_admin_command_is_found_at_once_beside_a_busy_queue() {
     answer(&bus, 0, &mut admin, 0);
     bus.look();
     assert_eq!(in_flight(&bus, 0), 0);
+}
+
+/// A reactor that looks at the Admin Queue must not wait for the target: Create I/O Submission Queue
+/// connects.
+#[test]
+fn a_look_fetches_no_admin_command() {
+    let bus = bus();
+    let _target = add(&bus, 0);
+    let memory = HostMemory::new(1 << 20).unwrap();
+    bus.share(&memory, Iova(1 << 32)).unwrap();
+    let shared = bus.read_shared();
+    let mut sq = Sq::new(&shared, 1 << 32, 4, 0).unwrap();
+    let sqe = Sqe {
+        opcode: AdminOpcode::DOORBELL_BUFFER_CONFIG.0,
+        ..Sqe::default()
+    };
+    memory.write(0, sqe.as_bytes());
+    assert!(sq.set_tail(1));
+    lock(&bus.queues[0]).as_mut().unwrap().sq = Some(sq);
+    let head = || {
+        let queue = lock(&bus.queues[0]);
+        queue.as_ref().unwrap().sq.as_ref().unwrap().head()
+    };
+    bus.serve_if_free(0, &shared);
+    assert_eq!(head(), 0);
+    bus.submit(lock(&bus.queues[0]).as_mut().unwrap(), &shared)
+        .unwrap();
+    assert_eq!(head(), 1);
 }
