@@ -20,7 +20,7 @@ const TESTS: &[Test] = tests![
     capabilities, "Base 2.1, 5.1.11", "the supported capabilities of each feature have no reserved bits";
     default_after_reset, "Base 2.1, 4.4", "after a reset each feature has its saved value, which is its default where it cannot be saved";
     not_saveable, "Base 2.1, 5.1.25", "saving a feature that is not saveable is refused (10Dh), and changes nothing";
-    saved_survives, "Base 2.1, 4.4", "a value that was saved is there after a reset, the default stays, and a value that was not saved is gone";
+    saved_survives, "Base 2.1, 4.4", "a value that was saved is there after a reset, the default stays, and a value that was not saved is gone", pcie why::CONTROLLER;
     not_changeable, "Base 2.1, 5.1.25", "setting a feature that is not changeable is refused (10Eh)";
     not_namespace_specific, "Base 2.1, 5.1.25", "setting a feature of the controller for one namespace is refused (10Fh)";
     namespace_specific, "Base 2.1, 5.1.25", "features of namespaces are kept for each, and FFFFFFFFh sets all";
@@ -46,7 +46,7 @@ const TESTS: &[Test] = tests![
     write_atomicity, "NVM 1.1, 4.1.3", "Write Atomicity Normal reads back Disable Normal";
     event_configuration, "Base 2.1, 5.1.25.1.5", "Asynchronous Event Configuration reads back the critical warnings and the notices that OAES has";
     timestamp, "Base 2.1, 5.1.25.1.7", "the timestamp goes on from what was set, and says where it came from";
-    timestamp_after_reset, "Base 2.1, 5.1.25.1.7", "after a reset the timestamp says that it counts from there, or keeps what was set";
+    timestamp_after_reset, "Base 2.1, 5.1.25.1.7", "after a reset the timestamp says that it counts from there, or keeps what was set", pcie why::CONTROLLER;
     host_behavior, "Base 2.1, 5.1.25.1.14", "Host Behavior Support reads back, and refuses values that are no booleans (002h)";
     keep_alive_timer, "Base 2.1, 5.1.25.1.8", "the Keep Alive Timer reads back, rounded up to its granularity, where KAS has one";
     host_identifier, "Base 2.1, 5.1.25.1.28", "the Host Identifier reads back, in the sizes that CTRATT has", pcie why::IDENTIFIER;

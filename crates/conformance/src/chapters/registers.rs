@@ -32,9 +32,9 @@ const TESTS: &[Test] = tests![
     uneven_admin_queues, "Base 2.1, 3.1.4.8", "admin queues of different sizes work, over several laps", pcie why::RINGS;
     entry_sizes_unset, "Base 2.1, 5.2.1", "with CC.IOSQES and CC.IOCQES unset the admin queue works and no I/O queue can be made", pcie why::RINGS;
     entry_sizes_later, "Base 2.1, 3.1.4.5", "CC.IOSQES and CC.IOCQES may be set after CC.EN, before the first I/O queue", pcie why::RINGS;
-    bad_page_size, "Base 2.1, 3.1.4.5", "a reset brings back a controller that was enabled with a page size beyond CAP.MPSMAX";
-    bad_command_set, "Base 2.1, 3.1.4.5", "a reset brings back a controller that was enabled with a reserved CC.CSS";
-    bad_entry_sizes, "Base 2.1, 3.1.4.5", "a reset brings back a controller that was enabled with impossible entry sizes";
+    bad_page_size, "Base 2.1, 3.1.4.5", "a reset brings back a controller that was enabled with a page size beyond CAP.MPSMAX", pcie why::CONTROLLER;
+    bad_command_set, "Base 2.1, 3.1.4.5", "a reset brings back a controller that was enabled with a reserved CC.CSS", pcie why::CONTROLLER;
+    bad_entry_sizes, "Base 2.1, 3.1.4.5", "a reset brings back a controller that was enabled with impossible entry sizes", pcie why::CONTROLLER;
     bad_admin_queues, "Base 2.1, 3.1.4.9", "a reset brings back a controller that was enabled with admin queues where no memory is", pcie why::RINGS;
     admin_only, "Base 2.1, 3.1.4.1", "with CC.CSS 111b only the Admin command set is there, where CAP.CSS offers that";
     interrupt_mask, "Base 2.1, 3.1.4.3", "INTMS sets and INTMC clears the mask, both read it, a reset clears it; without MSI-X", pcie why::REGISTERS;
