@@ -100,6 +100,7 @@ struct Inner<C> {
     sleeps: bool,
     /// Whether commands are to have the form of those over fabrics.
     over_fabrics: bool,
+    deletes_near: bool,
     asleep: bool,
     doorbell_writes: u64,
 }
@@ -245,6 +246,7 @@ impl<C: Channel> InProcess<C> {
                 turn_ns: TURN_NS,
                 sleeps: false,
                 over_fabrics: false,
+                deletes_near: false,
                 asleep: false,
                 doorbell_writes: 0,
             }),
@@ -270,6 +272,12 @@ impl<C: Channel> InProcess<C> {
     /// Whether drivers describe data as they do over fabrics: only for tests of what they build.
     pub fn set_over_fabrics(&self, over_fabrics: bool) {
         self.inner.borrow_mut().over_fabrics = over_fabrics;
+    }
+
+    /// Whether drivers take a deleted queue for a connection that was closed: only for tests of
+    /// what they do about its commands.
+    pub fn set_deletes_near(&self, deletes_near: bool) {
+        self.inner.borrow_mut().deletes_near = deletes_near;
     }
 
     /// Doorbells that were rung by a register write so far.
@@ -377,6 +385,10 @@ impl<C: Channel> Bus for InProcess<C> {
 
     fn is_over_fabrics(&self) -> bool {
         self.inner.borrow().over_fabrics
+    }
+
+    fn deletes_near(&self) -> bool {
+        self.inner.borrow().deletes_near
     }
 
     fn ring(&self, offset: u64, value: u32) -> Result<(), DriverError> {

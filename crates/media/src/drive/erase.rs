@@ -4,7 +4,6 @@ use driver::bus::Bus;
 use driver::io::Namespace;
 use driver::{Device, DriverError, QueuePair};
 
-use super::SLOW_TIMEOUT;
 use super::facts::Facts;
 
 /// Bytes per command: any drive clears this quickly.
@@ -12,21 +11,6 @@ const STEP_BYTES: u64 = 4 << 20;
 
 /// Zeroes whole blocks: with Write Zeroes if the drive has it, by writing zeros otherwise.
 pub(super) fn erase<B: Bus>(
-    device: &mut Device<B>,
-    facts: &Facts,
-    offset: u64,
-    len: u64,
-) -> Result<(), String> {
-    let erased = device.create_queue_pair(1, false).and_then(|mut pair| {
-        pair.set_timeout(SLOW_TIMEOUT);
-        let erased = erase_with(device, &mut pair, facts, offset, len);
-        device.delete_queue_pair(pair)?;
-        erased
-    });
-    erased.map_err(|error| error.to_string())
-}
-
-fn erase_with<B: Bus>(
     device: &Device<B>,
     pair: &mut QueuePair<B>,
     facts: &Facts,

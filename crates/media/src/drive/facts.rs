@@ -38,6 +38,20 @@ pub(crate) struct Facts {
     pub(super) whole_bytes: u32,
     /// Number of queue pairs that the drive grants.
     pub(super) queues: u16,
+    /// `None` where another version of the server has learnt the rest.
+    pub(super) names: Option<Names>,
+}
+
+/// Names of a namespace that are unique in the world where they are there. Serial numbers of
+/// targets over a network often are not: many have one by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Names {
+    /// 0 where the namespace has none.
+    pub(super) nguid: [u8; 16],
+    pub(super) eui64: [u8; 8],
+    pub(super) uuid: [u8; 16],
+    /// NVMe Qualified Name of the subsystem; empty for a drive that is not over a network.
+    pub(super) subnqn: String,
 }
 
 impl Facts {
@@ -73,6 +87,15 @@ impl Facts {
             )));
         }
         let oncs = identity.oncs;
+        let names = Names {
+            nguid: about.nguid,
+            eui64: about.eui64,
+            uuid: device.uuid(nsid)?,
+            subnqn: match device.bus().is_over_fabrics() {
+                true => text(before_nul(&identity.subnqn)),
+                false => String::new(),
+            },
+        };
         Ok(Facts {
             serial: text(&identity.sn),
             model: text(&identity.mn),
@@ -92,18 +115,58 @@ impl Facts {
             read_only: about.nsattr.cwp(),
             whole_bytes: whole_bytes(&identity, &about, block_len),
             queues: device.queues_max(),
+            names: Some(names),
         })
+    }
+
+    /// Whether a drive with the properties `now` is the one that had these: the same namespace in
+    /// each respect that its users rely on, with limits that are not lower.
+    ///
+    /// # Errors
+    /// What differs.
+    pub(super) fn holds(&self, now: &Facts) -> Result<(), &'static str> {
+        let names = self.names.as_ref().zip(now.names.as_ref());
+        let differs = |of: fn(&Names) -> &[u8]| names.is_some_and(|(a, b)| of(a) != of(b));
+        let is_other = [
+            (self.serial != now.serial, "serial number"),
+            (self.model != now.model, "model number"),
+            (self.nsid != now.nsid, "namespace identifier"),
+            (differs(|names| names.subnqn.as_bytes()), "subsystem NQN"),
+            (differs(|names| &names.nguid), "NGUID"),
+            (differs(|names| &names.eui64), "EUI-64"),
+            (differs(|names| &names.uuid), "UUID"),
+            (self.block_shift != now.block_shift, "block size"),
+            (self.blocks != now.blocks, "size"),
+            (self.traits() != now.traits(), "set of properties"),
+            (self.transfer_len > now.transfer_len, "transfer limit"),
+            (self.zeroes_len > now.zeroes_len, "limit of Write Zeroes"),
+            (self.whole_bytes > now.whole_bytes, "unit written whole"),
+            (self.queues > now.queues, "number of queues"),
+        ];
+        let other = is_other.iter().find(|(is_other, _)| *is_other);
+        other.map_or(Ok(()), |(_, what)| Err(*what))
     }
 
     /// Reads what [`Facts::to_bytes`] wrote; `None` for bytes of another version, or damaged ones.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Facts> {
         let (fixed, texts) = Fixed::read_from_prefix(bytes).ok()?;
+        let (names, texts) = match fixed.version {
+            // Which had no names.
+            1 => (None, texts),
+            _ => FixedNames::read_from_prefix(texts)
+                .ok()
+                .map(|(names, texts)| (Some(names), texts))?,
+        };
         let texts = std::str::from_utf8(texts).ok()?;
-        let (serial, model) = texts.split_at_checked(fixed.serial_len.into())?;
+        let (serial, rest) = texts.split_at_checked(fixed.serial_len.into())?;
+        let (subnqn, model) = match &names {
+            None => ("", rest),
+            Some(names) => rest.split_at_checked(names.subnqn_len.into())?,
+        };
         let shift = fixed.block_shift;
         let block = 1u32.checked_shl(shift.into())?;
         let size = fixed.blocks.get().checked_mul(block.into());
-        let is_sound = fixed.version == Fixed::VERSION
+        let is_sound = (1..=Fixed::VERSION).contains(&fixed.version)
             && block <= 4096
             && size.is_some()
             && fixed.transfer_len.get() >= block
@@ -125,6 +188,12 @@ impl Facts {
             read_only: flag(Fixed::READ_ONLY),
             whole_bytes: fixed.whole_bytes.get(),
             queues: fixed.queues.get(),
+            names: names.map(|names| Names {
+                nguid: names.nguid,
+                eui64: names.eui64,
+                uuid: names.uuid,
+                subnqn: subnqn.to_owned(),
+            }),
         })
     }
 
@@ -137,8 +206,10 @@ impl Facts {
             (self.read_only, Fixed::READ_ONLY),
         ];
         let set = flags.iter().filter(|(is_set, _)| *is_set);
+        let names = self.names.clone();
+        let version = if names.is_some() { Fixed::VERSION } else { 1 };
         let fixed = Fixed {
-            version: Fixed::VERSION,
+            version,
             block_shift: self.block_shift,
             flags: set.map(|(_, flag)| flag).sum(),
             serial_len: u8::try_from(self.serial.len()).expect("20 bytes, 60 where none is text"),
@@ -150,8 +221,31 @@ impl Facts {
             optimal_bytes: self.optimal_bytes.into(),
             whole_bytes: self.whole_bytes.into(),
         };
-        let texts = [self.serial.as_bytes(), self.model.as_bytes()].concat();
-        [fixed.as_bytes(), &texts].concat()
+        let (serial, model) = (self.serial.as_bytes(), self.model.as_bytes());
+        let Some(names) = names else {
+            return [fixed.as_bytes(), serial, model].concat();
+        };
+        let subnqn = names.subnqn.as_bytes();
+        let fixed_names = FixedNames {
+            nguid: names.nguid,
+            eui64: names.eui64,
+            uuid: names.uuid,
+            subnqn_len: u16::try_from(subnqn.len())
+                .expect("223 bytes, 669 where none is text")
+                .into(),
+        };
+        let head = [fixed.as_bytes(), fixed_names.as_bytes()].concat();
+        [&head, serial, subnqn, model].concat()
+    }
+
+    /// The names of a namespace over a network in one text.
+    pub(super) fn volume(&self) -> Option<String> {
+        let names = self.names.as_ref()?;
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let ids: [String; 3] = [hex(&names.nguid), hex(&names.eui64), hex(&names.uuid)];
+        let [nguid, eui64, uuid] = ids;
+        (!names.subnqn.is_empty())
+            .then(|| format!("{} nguid {nguid} eui64 {eui64} uuid {uuid}", names.subnqn))
     }
 
     /// Bytes of the namespace.
@@ -175,7 +269,8 @@ impl Facts {
     }
 }
 
-/// The layout of [`Facts::to_bytes`]. Serial and model number follow.
+/// The layout of [`Facts::to_bytes`]. [`FixedNames`] follow from version 2 on, then serial number,
+/// subsystem NQN and model number.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct Fixed {
@@ -193,11 +288,21 @@ struct Fixed {
 }
 
 impl Fixed {
-    const VERSION: u8 = 1;
+    const VERSION: u8 = 2;
     const VOLATILE_CACHE: u8 = 1 << 0;
     const DEALLOCATES: u8 = 1 << 1;
     const READS_ZERO: u8 = 1 << 2;
     const READ_ONLY: u8 = 1 << 3;
+}
+
+/// The layout of [`Names`].
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct FixedNames {
+    nguid: [u8; 16],
+    eui64: [u8; 8],
+    uuid: [u8; 16],
+    subnqn_len: U16,
 }
 
 /// Maximum bytes of one Write Zeroes: the command's own limit, or the drive's if it reports one
@@ -252,6 +357,15 @@ fn whole_bytes(identity: &IdentifyController, about: &IdentifyNamespace, block_l
     u32::try_from(whole).expect("at most 4096")
 }
 
+/// Bytes of an NQN at most (Base 2.1, 4.7).
+const NQN_LEN_MAX: usize = 223;
+
+/// The bytes of an NQN, which ends with a NUL.
+fn before_nul(bytes: &[u8]) -> &[u8] {
+    let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    &name[..name.len().min(NQN_LEN_MAX)]
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
@@ -288,16 +402,31 @@ mod tests {
                 read_only,
                 whole_bytes: 512,
                 queues: 7,
+                names: Some(Names {
+                    nguid: [1; 16],
+                    eui64: [2; 8],
+                    uuid: [3; 16],
+                    subnqn: "nqn.2026-11.t:s0".into(),
+                }),
             };
             let bytes = facts.to_bytes();
             assert_eq!(Facts::from_bytes(&bytes), Some(facts.clone()));
+            // Those of the version before have no names, and of no drive others.
+            let former = Facts {
+                names: None,
+                ..facts.clone()
+            };
+            let old = former.to_bytes();
+            assert_eq!(old[0], 1);
+            assert_eq!(Facts::from_bytes(&old), Some(former.clone()));
+            assert_eq!(former.holds(&facts), Ok(()));
             // Cut inside the model number, they are those of another drive.
             let fixed = bytes.len() - facts.serial.len() - facts.model.len();
             for len in 0..fixed + facts.serial.len() {
                 assert_eq!(Facts::from_bytes(&bytes[..len]), None, "{len} bytes");
             }
             // Another version, blocks of 8 KiB, and more than can be shifted; no queue pair.
-            for (at, wrong) in [(0, 2), (1, 13), (1, 40), (4, 0)] {
+            for (at, wrong) in [(0, 3), (1, 13), (1, 40), (4, 0)] {
                 let mut bytes = bytes.clone();
                 bytes[at] = wrong;
                 assert_eq!(Facts::from_bytes(&bytes), None, "{wrong} at {at}");

@@ -398,6 +398,7 @@ impl<B: Bus> Drive<B> {
             serial: &self.facts.serial,
             model: &self.facts.model,
             nsid: self.facts.nsid,
+            volume: self.facts.volume(),
         }
     }
 
@@ -456,7 +457,7 @@ impl Known {
 }
 
 /// Identity of a drive, independent of the path to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveIdentity<'a> {
     /// Serial number, without surrounding spaces; empty if the drive reports none.
     pub serial: &'a str,
@@ -464,6 +465,9 @@ pub struct DriveIdentity<'a> {
     pub model: &'a str,
     /// Namespace in use.
     pub nsid: u32,
+    /// Of a drive over a network, whose serial number may be one of many: the NQN of its subsystem
+    /// and the identifiers of the namespace.
+    pub volume: Option<String>,
 }
 
 /// A channel's claim to a queue pair of the drive.

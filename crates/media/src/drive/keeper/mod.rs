@@ -7,9 +7,10 @@
 //! Invariants:
 //! - A queue pair belongs to a channel or to the keeper. The keeper abandons a queue pair that a
 //!   channel returns: its commands in flight are over when the channel receives [`News::Over`],
-//!   because the drive has deleted the queue, or was reset, or is lost.
-//! - The keeper tries to reopen a lost drive once a second. Its Identify data must then be
-//!   unchanged. A drive that a former process of the server had is a lost one that is reopened at
+//!   because the drive has deleted the queue, or was reset ([`ends`]), or is lost. A target over a
+//!   network that is lost may execute them until it notices the end of its connections.
+//! - The keeper tries to reopen a lost drive once a second. It must then be the same namespace of
+//!   the same drive, with no lower limits ([`Facts::holds`]). A drive that a former process of the server had is a lost one that is reopened at
 //!   once: no command reaches it before that, and so none before it was reset.
 //! - Memory is shared region by region ([`super::windows`]).
 //!
@@ -35,9 +36,9 @@ use super::queue::Queue;
 use super::report::{self, ShownPage};
 use super::warden::{Tell, Warden};
 use super::windows::{Windows, is_silence};
-use super::{SLOW_TIMEOUT, erase};
 
 mod client;
+mod ends;
 mod relays;
 mod wakes;
 
@@ -85,14 +86,17 @@ pub struct Keeper<B: Bus> {
     now: u32,
     /// Time of the next attempt to reopen a lost drive.
     retry_at: u32,
+    /// The last reason for which it could not be reopened.
+    why_away: String,
     /// Time up to which a drive of a former process is tried in each tick.
     retries_until: u32,
     /// Log pages of the drive that hosts may read.
     shown: Vec<ShownPage>,
-    /// The latest health report, and the time of the next; `None`: the drive did not answer, and is
-    /// not asked again before it is reopened.
+    /// The latest health report, and the time of the next.
     report: Arc<DriveReport>,
-    report_at: Option<u32>,
+    report_at: u32,
+    /// The last reason for which there was none.
+    why_mute: String,
     counting: Arc<Counting>,
 }
 
@@ -123,10 +127,12 @@ impl<B: Bus> Keeper<B> {
             asked: VecDeque::new(),
             now: 0,
             retry_at: 0,
+            why_away: String::new(),
             retries_until: 0,
             shown: Vec::new(),
             report: Arc::default(),
-            report_at: Some(0),
+            report_at: 0,
+            why_mute: String::new(),
             counting,
         }
     }
@@ -225,6 +231,12 @@ impl<B: Bus> Keeper<B> {
         written.expect("its registers are there");
     }
 
+    /// The drive's bus.
+    #[cfg(test)]
+    pub(super) fn bus(&self) -> &B {
+        self.device.as_ref().expect("it is not lost").bus()
+    }
+
     /// The drive's clock in nanoseconds.
     #[cfg(test)]
     pub(super) fn drive_time(&self) -> u64 {
@@ -313,11 +325,7 @@ impl<B: Bus> Keeper<B> {
                 len,
                 answer,
             } => {
-                let erased = match &mut self.device {
-                    Some(device) => erase::erase(device, &self.facts, offset, len),
-                    None => Err("the drive is lost".to_owned()),
-                };
-                let _ = answer.try_send(erased);
+                let _ = answer.try_send(self.erase(offset, len));
             }
             Job::Flush(answer) => {
                 // The caller may have stopped waiting.
@@ -381,29 +389,6 @@ impl<B: Bus> Keeper<B> {
         );
         Counting::add(&self.counting.queues_given_up, 1);
         self.part_with(channel, queue, None);
-    }
-
-    /// Deletes a queue pair. If the drive does not do that, it is reset; if the reset fails, it is
-    /// lost.
-    fn delete(&mut self, queue: Queue<B>) {
-        let Queue {
-            pair,
-            bounce,
-            zeros,
-            wakes: _,
-            bell: _,
-        } = queue;
-        if self.is_in_order()
-            && let Some(device) = &mut self.device
-            && let Err(error) = device.delete_queue_pair(pair)
-        {
-            match error {
-                DriverError::Gone => self.lose("its server is gone"),
-                error => self.reset(&error.to_string()),
-            }
-        }
-        // Freed only now: the drive may have written there.
-        drop((bounce, zeros));
     }
 
     /// Whether the drive accepts admin commands. This avoids waiting for the timeout of an admin
@@ -480,13 +465,12 @@ impl<B: Bus> Keeper<B> {
         self.retry_at = self.now + RETRY_TICKS;
         let opened = (self.reopen)().and_then(|mut device| {
             let facts = Facts::learn(&mut device, Some(self.facts.nsid))?;
-            if facts == *self.facts {
-                Ok(device)
-            } else {
-                Err(DriverError::Unsupported(
-                    "it is another drive, or has another size: restart the server".to_owned(),
+            self.facts.holds(&facts).map_err(|what| {
+                DriverError::Unsupported(format!(
+                    "it has another {what}: bring the former drive back, or restart the server"
                 ))
-            }
+            })?;
+            Ok(device)
         });
         // Without a server nothing executes the commands of the last process. One that closes the
         // connection may still do so.
@@ -498,6 +482,7 @@ impl<B: Bus> Keeper<B> {
         }
         match opened {
             Ok(device) => {
+                self.why_away.clear();
                 if std::mem::take(&mut self.is_awaited) {
                     tracing::info!(drive = self.name, "a drive of the last process continues");
                 } else {
@@ -525,7 +510,7 @@ impl<B: Bus> Keeper<B> {
                     return self.lose(&why);
                 }
                 self.counting.is_there.store(true, Ordering::Relaxed);
-                self.report_at = Some(self.now);
+                self.report_at = self.now;
                 self.tell_windows();
                 self.serve();
             }
@@ -543,7 +528,12 @@ impl<B: Bus> Keeper<B> {
                 if self.now < self.retries_until {
                     self.retry_at = self.now + 1;
                 }
-                tracing::debug!(drive = self.name, "a drive is not back: {error}");
+                // Each reason once: a drive may be away for days.
+                let why = error.to_string();
+                if why != self.why_away {
+                    tracing::warn!(drive = self.name, "a drive is not back: {why}");
+                    self.why_away = why;
+                }
             }
         }
     }
@@ -604,10 +594,10 @@ impl<B: Bus> Keeper<B> {
 
     /// Reads the drive's health report, if it is due.
     fn look_at_health(&mut self) {
-        if self.report_at.is_none_or(|at| self.now < at) {
+        if self.now < self.report_at {
             return;
         }
-        self.report_at = Some(self.now + REPORT_TICKS);
+        self.report_at = self.now + REPORT_TICKS;
         if !self.is_in_order() {
             return;
         }
@@ -622,12 +612,17 @@ impl<B: Bus> Keeper<B> {
                 self.tell_all(|| News::Report(self.report.clone()));
             }
             Err(DriverError::Gone) => self.lose("its server is gone"),
+            // Its users have waited as long as the keeper has, and would again.
+            Err(error @ DriverError::Timeout { .. }) => self.lose(&error.to_string()),
             Err(error) => {
-                self.report_at = None;
-                tracing::warn!(
-                    drive = self.name,
-                    "a drive does not report its health, and is not polled for it again: {error}"
-                );
+                let why = error.to_string();
+                if why != self.why_mute {
+                    tracing::warn!(
+                        drive = self.name,
+                        "a drive does not report its health: {why}"
+                    );
+                    self.why_mute = why;
+                }
             }
         }
     }
@@ -639,21 +634,5 @@ impl<B: Bus> Keeper<B> {
 
     fn tell_all(&self, news: impl Fn() -> News<B>) {
         self.clients.iter().for_each(|client| client.tell(news()));
-    }
-
-    fn flush(&mut self) -> Result<(), String> {
-        let Some(device) = &mut self.device else {
-            return Err("the drive is lost".to_owned());
-        };
-        if !self.facts.volatile_cache {
-            return Ok(());
-        }
-        let flushed = device.create_queue_pair(1, false).and_then(|mut pair| {
-            pair.set_timeout(SLOW_TIMEOUT);
-            let flushed = pair.flush(self.facts.nsid);
-            device.delete_queue_pair(pair)?;
-            flushed
-        });
-        flushed.map(drop).map_err(|error| error.to_string())
     }
 }

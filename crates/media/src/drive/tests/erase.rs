@@ -40,7 +40,7 @@ fn erased_bytes_read_as_zeros_and_no_others_do() {
         }
         // More than one command, and a part of the last one.
         let (offset, len) = (1 << 20, (1 << 20) + 12288);
-        erase(&mut device, &facts, offset, len).unwrap();
+        erase(&device, &mut pair, &facts, offset, len).unwrap();
         for at in pieces {
             let lba = at * u64::from(blocks);
             pair.read(&namespace, lba, blocks, &piece).unwrap();

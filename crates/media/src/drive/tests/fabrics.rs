@@ -1,14 +1,16 @@
 //! Commands to a drive over a network, which describe their data by one data block.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use nvme_spec::sqe::Psdt;
+use port::{Outcome, Request};
 
-use super::rig::{Mood, SIZE, Shape, device};
+use super::rig::{Host, Mood, Rig, SIZE, Shape, device};
 use crate::drive::command::{Made, make};
 use crate::drive::data::Pieces;
 use crate::drive::facts::Facts;
-use crate::drive::op::{Kind, Op};
+use crate::drive::op::{HANG_TICKS, INTERRUPTED, Kind, Op};
 use crate::drive::queue::{Queue, Wakes};
 use crate::{Medium, MediumKind, MediumSpec};
 
@@ -45,4 +47,52 @@ fn zeros_for_a_drive_over_a_network_are_one_data_block() {
     let block = far.sqe.sgl1();
     assert_eq!(block.address, queue.pair.iova(&queue.zeros).0);
     assert_eq!((far.bytes, block.length), (4096, 4096));
+}
+
+/// The connection of a queue is closed, and its target may execute what it has received: only the
+/// reset of the controller ends that, before hosts learn that their commands have ended.
+#[test]
+fn commands_at_a_target_end_with_a_reset() {
+    for hangs in [true, false] {
+        let mut rig = Rig::new(Shape::default());
+        let host = Host::new();
+        let write = Request::Write {
+            offset: 0,
+            len: 4096,
+            fua: false,
+        };
+        assert_eq!(rig.run(&host, &write, &[(0, 4096)]), Outcome::OK);
+        rig.keeper.bus().set_deletes_near(true);
+        if hangs {
+            rig.mood.hangs.store(true, Ordering::Relaxed);
+            let id = rig.add(&host, &write, &[(0, 4096)]);
+            rig.tick(HANG_TICKS - 1);
+            rig.mood.hangs.store(false, Ordering::Relaxed);
+            rig.tick(3);
+            assert_eq!(rig.ended.remove(&id), Some(INTERRUPTED));
+        } else {
+            // A queue without commands is deleted.
+            let claimant = rig.claims.claimant().unwrap();
+            drop(rig.drive.channel(8, claimant).unwrap());
+            rig.tick(1);
+        }
+        let counts = rig.drive.counts();
+        assert_eq!((counts.resets, counts.losses), (hangs.into(), 0));
+        assert_eq!(rig.run(&host, &write, &[(0, 4096)]), Outcome::OK);
+    }
+}
+
+/// An erase that a target does not finish would zero what the next owner has written.
+#[test]
+fn an_erase_at_a_target_ends_with_a_reset() {
+    let mut rig = Rig::new(Shape::default());
+    rig.keeper.bus().set_deletes_near(true);
+    rig.mood.hangs.store(true, Ordering::Relaxed);
+    let error = rig.keeper.erase(0, 1 << 20).unwrap_err();
+    assert!(error.contains("did not complete"), "{error}");
+    let counts = rig.drive.counts();
+    assert_eq!((counts.resets, counts.losses), (1, 0));
+    rig.mood.hangs.store(false, Ordering::Relaxed);
+    rig.keeper.erase(0, 1 << 20).unwrap();
+    assert_eq!(rig.drive.counts().resets, 1);
 }

@@ -116,6 +116,8 @@ impl Drop for Moody {
 pub(super) struct Shape {
     pub(super) lba_shift: u8,
     pub(super) max_transfer: u32,
+    /// The first byte of its NGUID.
+    pub(super) name: u8,
 }
 
 impl Default for Shape {
@@ -123,6 +125,7 @@ impl Default for Shape {
         Shape {
             lba_shift: 9,
             max_transfer: 16 << 10,
+            name: 1,
         }
     }
 }
@@ -184,7 +187,7 @@ pub(super) fn bus(
         start: 0,
         blocks: SIZE >> shape.lba_shift,
         lba_shift: shape.lba_shift,
-        nguid: [1; 16],
+        nguid: [shape.name; 16],
         eui64: [1; 8],
         traits: medium.traits(),
         restrictions: None,

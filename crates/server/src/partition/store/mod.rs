@@ -219,7 +219,15 @@ fn stem_of(owner: &Owner) -> String {
             serial,
             model,
             nsid,
-        } => (serial.as_str(), format!("{model}\0{serial}\0{nsid}").into()),
+            volume,
+        } => {
+            let mut all = format!("{model}\0{serial}\0{nsid}");
+            if let Some(volume) = volume {
+                all.push('\0');
+                all.push_str(volume);
+            }
+            (serial.as_str(), all.into())
+        }
         Owner::File { path } => {
             let name = path.file_name().and_then(|name| name.to_str());
             (name.unwrap_or("file"), path.clone())

@@ -5,6 +5,7 @@ fn owner(serial: &str) -> Owner {
         serial: serial.to_owned(),
         model: "a model".to_owned(),
         nsid: 1,
+        volume: None,
     }
 }
 

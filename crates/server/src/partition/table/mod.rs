@@ -30,6 +30,9 @@ pub enum Owner {
         model: String,
         /// Namespace identifier.
         nsid: u32,
+        /// Subsystem NQN and identifiers of the namespace of a drive over a network.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        volume: Option<String>,
     },
     /// File or block device.
     File {
@@ -56,6 +59,7 @@ impl Owner {
             serial: drive.serial.to_owned(),
             model: drive.model.to_owned(),
             nsid: drive.nsid,
+            volume: drive.volume,
         }))
     }
 }
@@ -67,6 +71,7 @@ impl fmt::Display for Owner {
                 serial,
                 model,
                 nsid,
+                volume: _,
             } => {
                 write!(f, "namespace {nsid} of drive {serial} ({model})")
             }
