@@ -4,6 +4,33 @@ use super::super::{Mutation, integration, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "drive-fence-at-a-target",
+        guard: "commands at a target have ended when their guest learns that they have",
+        file: "crates/media/src/drive/keeper/ends.rs",
+        from: "        if goes_on && pair.is_current() {",
+        to: "        if false && goes_on && pair.is_current() {",
+        test: unit(
+            "media",
+            "drive::tests::fabrics::commands_at_a_target_end_with_a_reset",
+        ),
+    },
+    Mutation {
+        name: "drive-another-volume",
+        guard: "another volume with the same serial number is not used",
+        file: "crates/media/src/drive/facts.rs",
+        from: "(differs(|names| &names.nguid), \"NGUID\"),",
+        to: "",
+        test: unit("media", "drive::tests::again::another_drive_is_not_used"),
+    },
+    Mutation {
+        name: "drive-lower-limit",
+        guard: "a drive with lower limits than those in use is not used",
+        file: "crates/media/src/drive/facts.rs",
+        from: "(self.transfer_len > now.transfer_len, \"transfer limit\"),",
+        to: "",
+        test: unit("media", "drive::tests::again::another_drive_is_not_used"),
+    },
+    Mutation {
         name: "drive-zeros-over-a-network",
         guard: "zeros for a drive over a network are no more than the page of them",
         file: "crates/media/src/drive/command.rs",

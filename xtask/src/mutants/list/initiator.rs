@@ -9,6 +9,40 @@ const fn bus(name: &'static str) -> Test {
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "initiator-short-data",
+        guard: "a read that succeeds without all its data fails",
+        file: "crates/driver/src/bus/nvme_tcp/wire.rs",
+        from: "} else if command.falls_short(&cqe) {",
+        to: "} else if false {",
+        test: bus("bus::nvme_tcp::wire::tests::a_read_ends_with_its_response_or_with_success"),
+    },
+    Mutation {
+        name: "initiator-look-connects",
+        guard: "a reactor that looks at completions waits for no connection",
+        file: "crates/driver/src/bus/nvme_tcp/mod.rs",
+        from: "0 => self.answer(queue, shared),",
+        to: "0 => self.serve(queue, shared),",
+        test: bus("bus::nvme_tcp::tests::a_look_fetches_no_admin_command"),
+    },
+    Mutation {
+        name: "initiator-io-queue-elsewhere",
+        guard: "an I/O queue goes to the target that has its controller",
+        file: "crates/driver/src/bus/nvme_tcp/connect.rs",
+        from: "peer.map_or_else(|| target.resolve(), |peer| Ok(vec![peer]))",
+        to: "peer.map_or_else(|| target.resolve(), |_| target.resolve())",
+        test: bus("bus::nvme_tcp::connect::tests::an_io_queue_goes_where_the_admin_queue_is"),
+    },
+    Mutation {
+        name: "initiator-own-listener",
+        guard: "a listener at all addresses is one at each of them",
+        file: "crates/driver/src/bus/nvme_tcp/address.rs",
+        from: "        if at.is_unspecified() {",
+        to: "        if false {",
+        test: bus(
+            "bus::nvme_tcp::address::tests::a_subsystem_of_this_machine_is_known_by_its_text",
+        ),
+    },
+    Mutation {
         name: "initiator-damaged-data",
         guard: "a read whose data have a wrong digest fails",
         file: "crates/driver/src/bus/nvme_tcp/wire.rs",

@@ -45,9 +45,14 @@ impl Remote {
 
     /// Starts the drive's server, with other tables before.
     fn start(&self, more: &str) -> Server {
+        self.start_as(more, "")
+    }
+
+    /// The same, with keys of its namespace.
+    fn start_as(&self, more: &str, keys: &str) -> Server {
         let config = format!(
             "{more}[[media]]\nname = \"disk\"\nkind = \"file\"\npath = \"{}\"\n\
-             [[namespace]]\nname = \"data\"\nmedia = \"disk\"\nlba_size = 512\n{}",
+             [[namespace]]\nname = \"data\"\nmedia = \"disk\"\nlba_size = 512\n{keys}{}",
             self.image().display(),
             self.port.controller("")
         );
@@ -141,7 +146,13 @@ fn a_drive_of_another_machine_that_dies_is_used_again() {
         assert_eq!(ended, Err(Status::COMMAND_INTERRUPTED));
         assert!(slowest < SLOWEST, "{slowest:?}");
         drive = remote.start("");
-        until("the drive is not back", || tenant.turn(round).0.is_ok());
+        let mut found = Err(Status::COMMAND_INTERRUPTED);
+        until("the drive is not back", || {
+            found = tenant.look();
+            found.is_ok()
+        });
+        assert_eq!(found, Ok([round - 1; 4096]), "it has what was written");
+        assert_eq!(tenant.turn(round).0, Ok(()));
         assert!(start.elapsed() < 4 * SLOWEST, "{:?}", start.elapsed());
     }
     drop(tenant);
@@ -151,6 +162,32 @@ fn a_drive_of_another_machine_that_dies_is_used_again() {
     assert!(log.contains("a drive is back"), "{log}");
     tenants.stop();
     remote.check_gaps();
+    drive.stop();
+}
+
+/// Everything but its NGUID is the same, as of volumes of one target with its default names.
+#[test]
+fn another_volume_at_the_same_address_is_not_used() {
+    let remote = Remote::new();
+    let named = |digit: &str| format!("nguid = \"{}\"\n", digit.repeat(32));
+    let mut drive = remote.start_as("", &named("a"));
+    let tenants = serve(&remote.world, &remote.tenants(""), &[]);
+    let mut tenant = Tenant::attach(&remote.world, "a");
+    assert_eq!(tenant.turn(1).0, Ok(()));
+    drive.signal(Signal::KILL);
+    drop(drive);
+    drive = remote.start_as("", &named("b"));
+    until("the other volume is not refused", || {
+        tenants
+            .log()
+            .contains("a drive is not back: it has another NGUID")
+    });
+    assert_eq!(tenant.look(), Err(Status::COMMAND_INTERRUPTED));
+    drop(drive);
+    drive = remote.start_as("", &named("a"));
+    until("the drive is not back", || tenant.look() == Ok([1; 4096]));
+    drop(tenant);
+    tenants.stop();
     drive.stop();
 }
 
