@@ -36,6 +36,7 @@ export interface Medium {
   state?: string;
   target?: string;
   timing?: { [key: string]: unknown };
+  tls_key?: string;
   vendor?: "fetch_add";
   zoned?: { [key: string]: unknown };
 }

@@ -35,21 +35,28 @@ pub(super) fn host_of(drive: &config::DriveMedium) -> anyhow::Result<Option<Arc<
     let key = drive.dhchap_key.as_deref().map(secret).transpose()?;
     let controller = drive.dhchap_ctrl_key.as_deref().map(secret).transpose()?;
     let identity = Identity::new(drive.hostnqn.as_deref(), key, controller);
-    let identity = identity.map_err(anyhow::Error::msg)?;
+    let mut identity = identity.map_err(anyhow::Error::msg)?;
+    if let Some(path) = &drive.tls_key {
+        identity = identity.with_tls(tls_key(path)?);
+    }
     Ok(Some(Arc::new(identity.with_digests(header, data))))
 }
 
 /// The key of TLS of a file.
-fn tls_key(path: &Path) -> anyhow::Result<Arc<TlsKey>> {
+fn tls_key(path: &Path) -> anyhow::Result<TlsKey> {
     let text = machine::secret::read(path)?;
-    let key = TlsKey::read(&text).with_context(|| format!("the key {}", path.display()))?;
-    Ok(Arc::new(key))
+    TlsKey::read(&text).with_context(|| format!("the key {}", path.display()))
 }
 
 fn of_host(host: &config::Host) -> anyhow::Result<Allowed> {
     Ok(Allowed {
         keys: keys(host)?,
-        tls: host.tls_key.as_deref().map(tls_key).transpose()?,
+        tls: host
+            .tls_key
+            .as_deref()
+            .map(tls_key)
+            .transpose()?
+            .map(Arc::new),
     })
 }
 

@@ -175,6 +175,7 @@ impl Drive {
             ("hostnqn", self.hostnqn.is_some()),
             ("dhchap_key", key),
             ("dhchap_ctrl_key", ctrl_key),
+            ("tls_key", self.tls_key.is_some()),
             ("header_digest", self.header_digest),
             ("data_digest", self.data_digest),
         ] {
@@ -191,6 +192,9 @@ impl Drive {
         }
         place.require(!key || self.hostnqn.is_some(), || {
             "dhchap_key: a secret is that of a host NQN: write hostnqn, too".into()
+        });
+        place.require(self.tls_key.is_none() || self.hostnqn.is_some(), || {
+            "tls_key: a key is that of a host NQN: write hostnqn, too".into()
         });
         place.require(!ctrl_key || key, || {
             "dhchap_ctrl_key: a controller authenticates itself only to hosts that do: write dhchap_key, too".into()

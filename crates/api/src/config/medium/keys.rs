@@ -71,6 +71,16 @@ object! {
             value: "FILE",
             names: Names::Files,
         };
+        /// File with the pre-shared key of that host for TLS 1.3, as `nvme gen-tls-key` prints it,
+        /// for a drive over NVMe/TCP. A regular file that only its owner can read, or
+        /// `credential:NAME` for a systemd credential. Needs `hostnqn`.
+        #[schema(value_type = Option<String>)]
+        tls_key: Option<PathBuf> | unset => Fixed {
+            kinds: DRIVE,
+            unset: "the server connects without TLS",
+            value: "FILE",
+            names: Names::Files,
+        };
         /// Protect headers of NVMe/TCP by digests (CRC32C).
         header_digest: Option<bool> | unset => Fixed { kinds: DRIVE, unset: "false" };
         /// Protect data of NVMe/TCP by digests (CRC32C).
@@ -230,6 +240,7 @@ impl From<Medium> for MediumKeys {
                 keys.hostnqn = drive.hostnqn;
                 keys.dhchap_key = drive.dhchap_key;
                 keys.dhchap_ctrl_key = drive.dhchap_ctrl_key;
+                keys.tls_key = drive.tls_key;
                 keys.header_digest = unless(drive.header_digest, false);
                 keys.data_digest = unless(drive.data_digest, false);
                 keys.nsid = drive.nsid;
@@ -301,6 +312,7 @@ impl From<MediumKeys> for Medium {
                 hostnqn: keys.hostnqn,
                 dhchap_key: keys.dhchap_key,
                 dhchap_ctrl_key: keys.dhchap_ctrl_key,
+                tls_key: keys.tls_key,
                 header_digest: keys.header_digest.unwrap_or(false),
                 data_digest: keys.data_digest.unwrap_or(false),
                 nsid: keys.nsid,
@@ -345,6 +357,7 @@ impl MediumKeys {
             state: there(&self.state),
             dhchap_key: there(&self.dhchap_key),
             dhchap_ctrl_key: there(&self.dhchap_ctrl_key),
+            tls_key: there(&self.tls_key),
             timing: None,
             ..self.clone()
         })
@@ -406,13 +419,14 @@ mod tests {
     use super::*;
 
     /// One medium of every key, as in a file.
-    const ALL: [(&str, &str); 25] = [
+    const ALL: [(&str, &str); 26] = [
         ("path", "\"p\""),
         ("size", "\"1MiB\""),
         ("target", "\"pci:0000:01:00.0\""),
         ("hostnqn", "\"nqn.a\""),
         ("dhchap_key", "\"k\""),
         ("dhchap_ctrl_key", "\"c\""),
+        ("tls_key", "\"t\""),
         ("header_digest", "true"),
         ("data_digest", "true"),
         ("nsid", "1"),
@@ -452,7 +466,7 @@ mod tests {
             ),
             (
                 "drive",
-                "target hostnqn dhchap_key dhchap_ctrl_key header_digest data_digest nsid admin_allow awupf completions heads timing",
+                "target hostnqn dhchap_key dhchap_ctrl_key tls_key header_digest data_digest nsid admin_allow awupf completions heads timing",
             ),
             ("keyvalue", "path size dialect max_keys state timing"),
         ] {

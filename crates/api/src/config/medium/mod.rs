@@ -123,6 +123,8 @@ pub struct Drive {
     pub dhchap_key: Option<PathBuf>,
     /// File with the secret of the drive's controller.
     pub dhchap_ctrl_key: Option<PathBuf>,
+    /// File with that host's key of TLS.
+    pub tls_key: Option<PathBuf>,
     /// Whether headers have digests over NVMe/TCP.
     pub header_digest: bool,
     /// Whether data have digests over NVMe/TCP.

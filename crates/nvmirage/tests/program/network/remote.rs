@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::secure::{A, CTRL, KEY, secret};
+use super::tls::KEY as TLS_KEY;
 use super::{Port, serve, served, until};
 use crate::drives::{SLOWEST, Tenant, is_untouched};
 use crate::world::{Server, World, ran};
@@ -225,6 +226,34 @@ fn a_server_proves_its_secret_to_a_drive() {
         assert!(!remote.world.inventory().to_string().contains(hidden));
     }
     tenants.stop();
+}
+
+#[test]
+fn a_drive_is_reached_through_tls() {
+    let remote = Remote::new();
+    let its_key = secret(&remote.its, "a.key", TLS_KEY);
+    let _drive = remote.start(&format!(
+        "[[host]]\nnqn = \"{A}\"\ntls_key = \"{}\"\n",
+        its_key.display()
+    ));
+    let file = |keys: &str| remote.world.write("config.toml", &remote.tenants(keys));
+    let refused = |keys: &str, says: &str| {
+        let file = file(keys);
+        let error = remote
+            .world
+            .fails(&["serve", "--config", file.to_str().unwrap()]);
+        assert!(error.contains(says), "{error}");
+    };
+    let key = its_key.display();
+    refused(&format!("hostnqn = \"{A}\"\n"), "TLS");
+    refused(&format!("tls_key = \"{key}\"\n"), "write hostnqn, too");
+    let keys = format!("hostnqn = \"{A}\"\ntls_key = \"{key}\"\n");
+    let tenants = serve(&remote.world, &remote.tenants(&keys), &[]);
+    remote.verify_both();
+    assert!(!remote.world.inventory().to_string().contains("AAECAwQF"));
+    assert!(!tenants.log().contains("AAECAwQF"));
+    tenants.stop();
+    remote.check_gaps();
 }
 
 #[test]

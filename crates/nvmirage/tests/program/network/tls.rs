@@ -13,7 +13,7 @@ const A: &str = "nqn.2026-11.test:a";
 const B: &str = "nqn.2026-11.test:b";
 const C: &str = "nqn.2026-11.test:c";
 /// The bytes 0 to 31, and 100 to 147.
-const KEY: &str = "NVMeTLSkey-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+pub(super) const KEY: &str = "NVMeTLSkey-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
 const LONG: &str =
     "NVMeTLSkey-1:02:ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7fH1+f4CBgoOEhYaHiImKi4yNjo+QkZKTvGwQfg==:";
 /// A secret of DH-HMAC-CHAP of the same bytes as the first.
