@@ -79,7 +79,7 @@ impl Place {
                 None => NvmeTcp::connect(address, timeout),
                 Some(host) => NvmeTcp::connect_as(host, address, timeout),
             }
-            .map(AnyBus::NvmeTcp),
+            .map(|bus| AnyBus::NvmeTcp(Box::new(bus))),
             Self::Pci(address) => Vfio::open(*address).map(AnyBus::Vfio),
         }
     }
@@ -112,7 +112,7 @@ pub enum AnyBus {
     /// To a server.
     VfioUser(VfioUser),
     /// To a target.
-    NvmeTcp(NvmeTcp),
+    NvmeTcp(Box<NvmeTcp>),
     /// To a PCI function.
     Vfio(Vfio),
 }
