@@ -293,6 +293,9 @@ pub struct AssociationStatus {
     /// How the host was authenticated.
     #[serde(default)]
     pub authentication: Authentication,
+    /// The host has connected through TLS, by its pre-shared key.
+    #[serde(default)]
+    pub tls: bool,
     /// Number of I/O queues.
     pub io_queues: u16,
     /// Keep alive timeout in milliseconds; 0: none.

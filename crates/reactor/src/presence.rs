@@ -33,6 +33,8 @@ pub struct HostView {
     pub address: SocketAddr,
     /// What the host has proved.
     pub proof: Proof,
+    /// It has come through TLS.
+    pub is_secured: bool,
     /// Number of I/O queues.
     pub io_queues: u16,
     /// Keep alive timeout in milliseconds; 0: none.
@@ -155,6 +157,7 @@ mod tests {
             nqn: "nqn.2014-08.org.nvmexpress:uuid:1".to_owned(),
             address: "127.0.0.1:50000".parse().unwrap(),
             proof: Proof::default(),
+            is_secured: false,
             io_queues: 0,
             keep_alive_ms: 5000,
             connected: Time(7),

@@ -100,6 +100,7 @@ pub(super) fn over_tcp(inventory: &Inventory) -> Table {
         ("cntlid", Align::Right),
         ("queues", Align::Right),
         ("authenticated", Align::Left),
+        ("TLS", Align::Left),
         ("keep alive", Align::Right),
         ("connected", Align::Right),
         ("ANA", Align::Left),
@@ -132,6 +133,7 @@ fn row(controller: &config::Controller, host: &AssociationStatus) -> Vec<String>
             Authentication::Both => "both",
         }
         .to_owned(),
+        if host.tls { "yes" } else { "-" }.to_owned(),
         keep_alive,
         Span(connected).to_string(),
         match controller.ana.to_string() {
@@ -159,7 +161,7 @@ mod tests {
                 "controllers":[{"name":"vm1","listen":"vfio-user:/a","attached":true,"host":{"process":7,"command":"qemu"}},
                                {"name":"vm2","listen":"vfio-user:/b","attached":false},
                                 {"name":"store","listen":"nvme-tcp:127.0.0.1:4420","attached":true,"ana":{"2":"inaccessible"},
-                                 "hosts":[{"nqn":"nqn.a","address":"127.0.0.1:50000","cntlid":256,"authentication":"both","io_queues":2,"keep_alive_ms":5000,"connected_ms":61999},
+                                 "hosts":[{"nqn":"nqn.a","address":"127.0.0.1:50000","cntlid":256,"authentication":"both","tls":true,"io_queues":2,"keep_alive_ms":5000,"connected_ms":61999},
                                          {"nqn":"nqn.\u001bb","address":"[::1]:50001","cntlid":257,"io_queues":0,"keep_alive_ms":0,"connected_ms":0}]}]}"#,
         )
         .unwrap();
@@ -176,6 +178,7 @@ mod tests {
             "0x100",
             "2",
             "both",
+            "yes",
             "5s",
             "61s",
             "2=inaccessible",
@@ -186,6 +189,7 @@ mod tests {
             "[::1]:50001",
             "0x101",
             "0",
+            "-",
             "-",
             "-",
             "0s",

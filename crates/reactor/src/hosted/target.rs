@@ -42,6 +42,8 @@ const ACCEPTS_AT_ONCE: usize = 16;
 /// it.
 const TOLD_MAX: u32 = 30;
 const TOLD_NS: u64 = 60_000_000_000;
+/// Refusals for a key of TLS: another one, none, no TLS, another host's.
+const KEYLESS: [&str; 4] = ["tls-key", "tls-identity", "tls-required", "tls-host"];
 /// Pause after a failed accept, such as with too many open files.
 const PAUSE_NS: u64 = 100_000_000;
 
@@ -212,6 +214,13 @@ impl Target {
         }
     }
 
+    /// A connection is refused that says to be this host's. The log tells of those that lack a key.
+    fn tell_of_refused(&mut self, why: &str, host: Option<&str>, from: SocketAddr, now: Time) {
+        if KEYLESS.contains(&why) && self.tells_of_host(now) {
+            tracing::warn!(controller = self.name, host, %from, "a host is refused: {why}");
+        }
+    }
+
     /// A host attaches. Whether the log tells of it.
     pub(crate) fn tells_of_host(&mut self, now: Time) -> bool {
         let (since, count) = &mut self.recent;
@@ -358,8 +367,9 @@ impl Target {
                     next.is_some()
                 }
                 Err(end) => {
-                    let from = greeting.from();
-                    self.refuse(&end, from);
+                    let (from, host) = (greeting.from(), greeting.host().map(str::to_owned));
+                    self.end(&end, from);
+                    self.tell_of_refused(end.name(), host.as_deref(), from, now);
                     true
                 }
             },
@@ -367,7 +377,7 @@ impl Target {
                 Progress::Waits => false,
                 Progress::Ended(end) => {
                     let from = *from;
-                    self.refuse(&end, from);
+                    self.end(&end, from);
                     true
                 }
                 Progress::Connects => true,
@@ -402,6 +412,7 @@ impl Target {
                 Err(farewell) => {
                     if let Some(name) = farewell.refused() {
                         self.counts.refuse(name);
+                        self.tell_of_refused(name, farewell.host(), from, now);
                     }
                     self.see_off(farewell, now);
                 }
@@ -418,12 +429,12 @@ impl Target {
         match greeting.go_on(next, now) {
             Ok(Greeted::Greeting(greeting)) => self.insert(number, Caller::Greeting(greeting)),
             Ok(Greeted::Newcomer(newcomer)) => self.insert(number, Caller::New(*newcomer, from)),
-            Err(end) => self.refuse(&end, from),
+            Err(end) => self.end(&end, from),
         }
     }
 
     /// A connection ends that was to become a host's.
-    fn refuse(&mut self, end: &End, from: SocketAddr) {
+    fn end(&mut self, end: &End, from: SocketAddr) {
         tracing::debug!(controller = self.name, %from, "a connection ended: {end}");
         self.counts.refuse(end.name());
     }
@@ -626,25 +637,39 @@ mod tests {
     use std::time::Instant;
 
     use controller::DoorbellMode;
-    use transport::nvme_tcp::{Digests, Success};
+    use transport::nvme_tcp::{Digests, Handshaker, Success, handshakes};
 
     use super::*;
 
     const SUBNQN: &str = "nqn.2026-11.t:s0";
 
-    fn target(listener: TcpListener) -> Target {
+    const DISCOVERY: &str = "nqn.2014-08.org.example:discovery";
+    const BOUND: Duration = Duration::from_secs(10);
+
+    /// An entrance with TLS and a connection to it, and who would do its handshakes.
+    fn secured() -> (Target, TcpStream, Handshaker) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (handshakes, handshaker) = handshakes().unwrap();
+        let access = Access::anyone();
+        let tls = Tls::new(&access, SUBNQN, DISCOVERY, handshakes).unwrap();
+        (target(listener, Some(tls)), stream, handshaker)
+    }
+
+    fn target(listener: TcpListener, tls: Option<Tls>) -> Target {
         let config = TargetConfig {
             name: "t".into(),
             subnqn: SUBNQN.into(),
             access: Access::anyone(),
-            tls: None,
+            tls,
             queues: 1,
             queue_depth: 32,
             max_transfer: 4096,
             in_capsule: 4096,
             digests: Digests::new(),
             success: Success::AsSpecified,
-            discovery_nqn: "nqn.2014-08.org.example:discovery".to_owned(),
+            discovery_nqn: DISCOVERY.to_owned(),
             slots: 4096,
         };
         let template = ControllerConfig {
@@ -703,7 +728,7 @@ mod tests {
         listener.set_nonblocking(true).unwrap();
         let mut host = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         host.set_nonblocking(true).unwrap();
-        let (mut target, poller) = (target(listener), Poller::new().unwrap());
+        let (mut target, poller) = (target(listener, None), Poller::new().unwrap());
         let until = Instant::now() + Duration::from_secs(10);
         host.write_all(&pdu(0, 128, 128)).unwrap();
         let mut answer = [0; 128];
@@ -722,5 +747,55 @@ mod tests {
         host.write_all(&[4]).unwrap();
         let events = target.poller.wait(Duration::from_millis(50)).unwrap();
         assert!(events.is_empty());
+    }
+
+    fn waits(target: &Target) -> bool {
+        let first = target.callers.get(&0);
+        matches!(first, Some(Caller::Greeting(greeting)) if !greeting.wants_read())
+    }
+
+    #[test]
+    fn one_that_has_not_sent_its_hello_is_not_watched_and_keeps_its_number() {
+        const RETRY: u64 = 100_000_000;
+        let (mut target, mut host, _handshaker) = secured();
+        let poller = Poller::new().unwrap();
+        host.write_all(&[22]).unwrap();
+        let until = Instant::now() + BOUND;
+        while !waits(&target) {
+            target.poll(Time(0), &poller);
+            assert!(Instant::now() < until, "it is not accepted");
+        }
+        // Neither its bytes nor its end wake the reactor.
+        host.write_all(&[3]).unwrap();
+        host.shutdown(std::net::Shutdown::Both).unwrap();
+        drop(host);
+        let events = target.poller.wait(Duration::from_millis(50)).unwrap();
+        assert!(events.is_empty());
+        for turn in 0..5 {
+            target.poll(Time(turn * RETRY), &poller);
+            assert_eq!(target.next_deadline(), Some(Time((turn + 1) * RETRY)));
+            assert!(waits(&target) && target.called == 1);
+        }
+        target.poll(Time(100 * RETRY), &poller);
+        assert!(target.callers.is_empty());
+    }
+
+    #[test]
+    fn one_whose_handshake_is_in_progress_stays_longer_than_a_silent_one() {
+        let (mut target, mut host, _handshaker) = secured();
+        let poller = Poller::new().unwrap();
+        let until = Instant::now() + BOUND;
+        while target.callers.is_empty() {
+            target.poll(Time(0), &poller);
+            assert!(Instant::now() < until, "it is not accepted");
+        }
+        assert_eq!(target.callers[&0].rank(), 0);
+        // A ClientHello without content, in a record.
+        host.write_all(&[22, 3, 1, 0, 4, 1, 0, 0, 0]).unwrap();
+        while target.callers[&0].rank() == 0 {
+            target.poll(Time(0), &poller);
+            assert!(Instant::now() < until, "no handshake begins");
+        }
+        assert_eq!((target.callers[&0].rank(), target.called), (1, 1));
     }
 }

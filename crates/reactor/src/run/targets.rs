@@ -135,6 +135,7 @@ impl Reactor {
             nqn: arrival.host().nqn.clone(),
             address: from,
             proof: Proof::default(),
+            is_secured: arrival.is_secured(),
             io_queues: 0,
             keep_alive_ms: arrival.kato_ms(),
             connected: now,

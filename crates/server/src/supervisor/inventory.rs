@@ -414,6 +414,7 @@ pub(super) fn associations(presence: &Presence) -> Vec<AssociationStatus> {
                 Proof::Host => Authentication::Host,
                 Proof::Both => Authentication::Both,
             },
+            tls: host.is_secured,
             cntlid: host.cntlid,
             io_queues: host.io_queues,
             keep_alive_ms: host.keep_alive_ms,

@@ -222,6 +222,6 @@ pub(super) fn judge(
 const _: () = assert!(CONNECT_KATO_OFFSET == 48, "KATO is Dword 12");
 
 /// An NQN of a field: not empty, and not too long.
-fn name(field: &[u8]) -> Option<&str> {
+pub(super) fn name(field: &[u8]) -> Option<&str> {
     text_of(field).filter(|name| !name.is_empty() && name.len() <= NQN_MAX)
 }

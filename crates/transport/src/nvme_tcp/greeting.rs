@@ -197,6 +197,15 @@ impl Greeting {
         matches!(self.way, Way::Shaking(_))
     }
 
+    /// The host that it says to be, where its key is refused. Anyone can say so.
+    #[must_use]
+    pub fn host(&self) -> Option<&str> {
+        match &self.way {
+            Way::Socket(..) => None,
+            Way::Shaking(handshake) => handshake.host(),
+        }
+    }
+
     /// Where it comes from.
     #[must_use]
     pub fn from(&self) -> SocketAddr {

@@ -74,6 +74,8 @@ enum Stage {
     Arrived {
         sqe: Sqe,
         connect: Result<Connect, Refusal>,
+        /// The Host NQN, where it is refused.
+        host: Option<String>,
     },
 }
 
@@ -218,7 +220,11 @@ impl Newcomer {
                     };
                     self.stage = if data == 0 {
                         let connect = Err(Refusal::Other(status));
-                        Stage::Arrived { sqe, connect }
+                        Stage::Arrived {
+                            sqe,
+                            connect,
+                            host: None,
+                        }
                     } else {
                         Stage::Connecting {
                             sqe,
@@ -242,6 +248,7 @@ impl Newcomer {
                         sqe, data, status, ..
                     } = &self.stage
                     {
+                        let mut host = None;
                         let connect = if !status.is_success() {
                             Err(Refusal::Other(*status))
                         } else if !intact {
@@ -249,10 +256,15 @@ impl Newcomer {
                         } else {
                             let data = ConnectData::ref_from_bytes(&data[..])
                                 .expect("it has the length of its type, and any alignment");
-                            connect::judge(sqe, data, &self.config, self.peer.as_ref())
+                            let judged =
+                                connect::judge(sqe, data, &self.config, self.peer.as_ref());
+                            if judged.is_err() {
+                                host = connect::name(&data.hostnqn).map(str::to_owned);
+                            }
+                            judged
                         };
                         let sqe = *sqe;
-                        self.stage = Stage::Arrived { sqe, connect };
+                        self.stage = Stage::Arrived { sqe, connect, host };
                     }
                 }
                 Event::Terminated { fes, fei } => return Err(End::Terminated { fes, fei }),
@@ -283,7 +295,7 @@ impl Newcomer {
             stage,
             ..
         } = self;
-        let Stage::Arrived { sqe, connect } = stage else {
+        let Stage::Arrived { sqe, connect, host } = stage else {
             return Err(Farewell::new(connection, now));
         };
         match connect {
@@ -296,7 +308,10 @@ impl Newcomer {
                 }),
                 Err(refusal) => Err(refuse(connection, connect.cid, connect.qid, refusal, now)),
             },
-            Err(refusal) => Err(refuse(connection, sqe.cid, 0, refusal, now)),
+            Err(refusal) => Err(Farewell {
+                host,
+                ..refuse(connection, sqe.cid, 0, refusal, now)
+            }),
         }
     }
 }
@@ -366,6 +381,12 @@ impl Arrival {
         self.exchange.is_some()
     }
 
+    /// Whether it has come through TLS.
+    #[must_use]
+    pub fn is_secured(&self) -> bool {
+        self.connection.is_secured()
+    }
+
     /// Keep Alive Timeout of an admin queue, in ms; 0 is none.
     #[must_use]
     pub fn kato_ms(&self) -> u32 {
@@ -420,6 +441,8 @@ pub struct Farewell {
     shut: bool,
     /// Why its Connect command was refused, if it was.
     refused: Option<&'static str>,
+    /// The Host NQN of that command.
+    host: Option<String>,
 }
 
 impl Farewell {
@@ -429,6 +452,7 @@ impl Farewell {
             until: now + FAREWELL_NS,
             shut: false,
             refused: None,
+            host: None,
         }
     }
 
@@ -436,6 +460,12 @@ impl Farewell {
     #[must_use]
     pub fn refused(&self) -> Option<&'static str> {
         self.refused
+    }
+
+    /// The Host NQN of a Connect command that was wrong in itself. Anyone can say so.
+    #[must_use]
+    pub fn host(&self) -> Option<&str> {
+        self.host.as_deref()
     }
 
     /// Sends what is left. True when it is to be dropped. Due when the socket is readable, or

@@ -47,12 +47,15 @@ pub struct Handshaker {
     bell: Arc<OwnedFd>,
 }
 
+/// Why a handshake failed, and the host that the offered name is of.
+type Refused = (Failed, Option<String>);
+
 /// A handshake of the thread's.
 #[derive(Debug)]
 struct Job {
     session: Session,
     waits_for_write: bool,
-    answer: SyncSender<Result<Session, Failed>>,
+    answer: SyncSender<Result<Session, Refused>>,
     /// Is readable when there is an answer. It is the only reference when none is waited for.
     bell: Arc<OwnedFd>,
     _place: HandshakePlace,
@@ -141,7 +144,10 @@ impl Job {
                 return Some(self);
             }
             Ok(tls::Progress::Done) => Ok(self.session),
-            Err(failed) => Err(failed),
+            Err(failed) => {
+                let offered = TlsIdentity::parse(self.session.identity());
+                Err((failed, offered.map(|it| it.hostnqn().to_owned())))
+            }
         };
         let _ = self.answer.try_send(result);
         ring(&self.bell);
@@ -211,6 +217,7 @@ impl Tls {
             answered,
             bell,
             until,
+            host: None,
         })
     }
 }
@@ -252,9 +259,11 @@ fn find(access: &Access, names: &[String], offer: &Offer<'_>) -> Found {
 /// A connection whose handshake is in progress.
 #[derive(Debug)]
 pub(super) struct Handshake {
-    answered: Receiver<Result<Session, Failed>>,
+    answered: Receiver<Result<Session, Refused>>,
     bell: Arc<OwnedFd>,
     until: Time,
+    /// Who says to be there, after a failure.
+    host: Option<String>,
 }
 
 impl Handshake {
@@ -265,7 +274,10 @@ impl Handshake {
     pub(super) fn poll(&mut self, now: Time) -> Result<Option<Session>, End> {
         match self.answered.try_recv() {
             Ok(Ok(session)) => Ok(Some(session)),
-            Ok(Err(failed)) => Err(failed.into()),
+            Ok(Err((failed, host))) => {
+                self.host = host;
+                Err(failed.into())
+            }
             Err(_) if now >= self.until => Err(End::Silent),
             Err(_) => Ok(None),
         }
@@ -273,6 +285,11 @@ impl Handshake {
 
     pub(super) fn deadline(&self) -> Time {
         self.until
+    }
+
+    /// The host that the other side says to be, after a failure. Anyone can say so.
+    pub(super) fn host(&self) -> Option<&str> {
+        self.host.as_deref()
     }
 }
 

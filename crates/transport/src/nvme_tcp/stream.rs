@@ -171,3 +171,99 @@ impl AsFd for Stream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read as _};
+    use std::os::unix::net::UnixStream;
+
+    use rustix::net::sockopt::set_socket_send_buffer_size;
+    use tls::{Client, Found, Lookup, Offer, Progress, Psk, Server};
+    use zeroize::Zeroizing;
+
+    use super::*;
+
+    const LEN: usize = 600_000;
+    /// Bytes of parts, by turns: heads, digests and data.
+    const CUTS: [usize; 5] = [24, 5000, 4, 40_000, 72];
+
+    /// Both ends of a session.
+    fn sessions(ours: UnixStream, theirs: UnixStream) -> (Session, Session) {
+        let psk = Psk {
+            key: Zeroizing::new(vec![7; 32]),
+            is_sha384: false,
+        };
+        let client = Client::new(b"name", psk.clone()).unwrap();
+        let lookup = move |_: &Offer<'_>| Found::Psk(psk.clone());
+        let lookup: Lookup = std::sync::Arc::new(lookup);
+        let server = Server::new(lookup).unwrap();
+        let mut ours = Session::accept(&server, ours.into()).unwrap();
+        let mut theirs = Session::connect(&client, theirs.into()).unwrap();
+        while theirs.handshake().unwrap() != Progress::Done {
+            let _ = ours.handshake().unwrap();
+        }
+        assert_eq!(ours.handshake().unwrap(), Progress::Done);
+        (ours, theirs)
+    }
+
+    /// Parts of `memory`, whose bytes are `data`, behind the first `gone`.
+    fn parts<'a>(memory: &'a HostMemory, data: &'a [u8], gone: usize) -> Vec<Part<'a>> {
+        let (mut at, mut parts) = (0, Vec::new());
+        for (index, cut) in CUTS.iter().cycle().enumerate() {
+            let len = (*cut).min(LEN - at);
+            if len == 0 || parts.len() == 16 {
+                break;
+            }
+            if at + len > gone {
+                let part = if index % 2 == 0 {
+                    Part::Bytes(&data[at..at + len])
+                } else {
+                    Part::Memory { memory, at, len }
+                };
+                parts.push(part.behind(gone.saturating_sub(at)));
+            }
+            at += len;
+        }
+        parts
+    }
+
+    /// Sends all parts, and reads them by this.
+    fn send(stream: &mut Stream, mut read: impl FnMut(&mut [u8]) -> io::Result<usize>) {
+        let data: Vec<u8> = (0..LEN).map(|at| (at / 7) as u8).collect();
+        let memory = HostMemory::new(LEN).unwrap();
+        memory.write(0, &data);
+        let (mut gone, mut came, mut blocked) = (0, Vec::new(), 0);
+        while came.len() < LEN {
+            match stream.send(&parts(&memory, &data, gone)) {
+                Ok(len) => gone += len,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                    blocked += 1;
+                }
+            }
+            let mut bytes = [0; 2777];
+            match read(&mut bytes) {
+                Ok(len) => came.extend_from_slice(&bytes[..len]),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+        }
+        assert!(came == data && gone == LEN && blocked > 10, "{gone}");
+        assert!(!stream.is_midway());
+    }
+
+    #[test]
+    fn parts_leave_in_order_in_clear_and_through_tls() {
+        let pair = || {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            theirs.set_nonblocking(true).unwrap();
+            set_socket_send_buffer_size(&ours, 8192).unwrap();
+            (ours, theirs)
+        };
+        let (ours, mut theirs) = pair();
+        send(&mut Stream::Plain(ours.into()), |bytes| theirs.read(bytes));
+        let (ours, theirs) = pair();
+        let (ours, mut theirs) = sessions(ours, theirs);
+        send(&mut Stream::secured(ours), |bytes| theirs.read(bytes));
+    }
+}

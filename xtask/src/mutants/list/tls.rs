@@ -113,6 +113,39 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "tls-unwatched",
+        guard: "one that waits for a place wakes no reactor",
+        file: "crates/reactor/src/hosted/target.rs",
+        from: "let watched = if interest == Interest::NONE {",
+        to: "let watched = if before == Interest::NONE {",
+        test: unit(
+            "reactor",
+            "hosted::target::tests::one_that_has_not_sent_its_hello_is_not_watched_and_keeps_its_number",
+        ),
+    },
+    Mutation {
+        name: "tls-rank",
+        guard: "silent connections give way before handshakes",
+        file: "crates/reactor/src/hosted/target.rs",
+        from: "u8::from(greeting.is_shaking())",
+        to: "0",
+        test: unit(
+            "reactor",
+            "hosted::target::tests::one_whose_handshake_is_in_progress_stays_longer_than_a_silent_one",
+        ),
+    },
+    Mutation {
+        name: "tls-staged",
+        guard: "a record that the socket did not take is sent, and not the next one",
+        file: "crates/transport/src/nvme_tcp/stream.rs",
+        from: "if self.staged == 0 {\n                self.staged = fill",
+        to: "if self.staged < RECORD {\n                self.staged = fill",
+        test: unit(
+            "transport",
+            "nvme_tcp::stream::tests::parts_leave_in_order_in_clear_and_through_tls",
+        ),
+    },
+    Mutation {
         name: "tls-abandoned",
         guard: "an abandoned handshake leaves its place",
         file: "crates/transport/src/nvme_tcp/secure.rs",

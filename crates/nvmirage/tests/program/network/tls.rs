@@ -101,6 +101,7 @@ fn a_host_with_a_key_connects_through_tls_and_not_otherwise() {
     assert!(output.status.success(), "{output:?}");
     let mut load = busy_as(&world, &port.target(), &as_a);
     until("the host is there", || hosts(&world).len() == 1);
+    assert_eq!(hosts(&world)[0]["tls"], true);
     for path in ["/v1/configuration", "/v1/hosts", "/v1", "/metrics"] {
         let text = format!("{:?}", world.ask(&format!("GET {path}"), &[], ""));
         assert!(PARTS.iter().all(|part| !text.contains(part)), "{path}");
@@ -109,6 +110,13 @@ fn a_host_with_a_key_connects_through_tls_and_not_otherwise() {
     for reason in ["tls-required", "tls-key", "tls-identity"] {
         assert!(metrics.contains(reason), "{reason} is counted");
     }
+    let log = server.log();
+    let refused = |why: &str, host: &str| {
+        let mut lines = log.lines();
+        lines.any(|line| line.contains(&format!("refused: {why}")) && line.contains(host))
+    };
+    assert!(refused("tls-required", A) && refused("tls-key", A), "{log}");
+    assert!(refused("tls-identity", "nqn.2026-11.test:d"), "{log}");
     load.kill().unwrap();
     load.wait().unwrap();
     server.stop();
@@ -159,6 +167,7 @@ fn a_reload_gives_a_host_its_first_key_and_another_one() {
     assert!(told.contains(&format!("{A} is changed")), "{told}");
     until("one is disconnected", || hosts(&world).len() == 1);
     assert_eq!(hosts(&world)[0]["nqn"], B);
+    assert_eq!(hosts(&world)[0]["tls"], false);
     let output = identify(&world, &port, &["--hostnqn", A]);
     assert!(says(&output, "needs --tls-key"), "{output:?}");
     let output = with(old);

@@ -121,9 +121,12 @@ fn secured(config: &Arc<TargetConfig>, client: &Client) -> Result<(Newcomer, Ses
 
 /// What a host sends up to its Connect command.
 fn opening(hostnqn: &str, subnqn: &str) -> (Vec<u8>, Vec<u8>) {
+    opening_of(Connect::new(0, 32, 0xffff), hostnqn, subnqn)
+}
+
+fn opening_of(mut connect: Connect, hostnqn: &str, subnqn: &str) -> (Vec<u8>, Vec<u8>) {
     let offer = offer(false, false);
     let (_, agreement) = offer.answer(&offer.request()).unwrap();
-    let mut connect = Connect::new(0, 32, 0xffff);
     set_name(&mut connect.data.hostnqn, hostnqn);
     set_name(&mut connect.data.subnqn, subnqn);
     let mut capsule = Encoder::new(agreement).capsule(&connect.sqe, 1024).to_vec();
@@ -395,4 +398,32 @@ fn a_key_that_was_removed_is_none_after_its_handshake() {
     let discovery = WELL_KNOWN_DISCOVERY_NQN;
     let client = of_host(KEY, HOSTNQN, discovery);
     assert!(connect(&config, &client, [HOSTNQN, discovery]).is_ok());
+}
+
+#[test]
+fn each_queue_of_a_host_comes_through_tls_with_its_own_key() {
+    let config = entrance();
+    let connect = Connect::new(1, 32, 0x100);
+    let (request, capsule) = opening_of(connect, HOSTNQN, SUBNQN);
+    // In clear.
+    let (greeting, mut socket) = greeting(&config);
+    socket.write_all(&request).unwrap();
+    let mut newcomer = greet(greeting, None).unwrap();
+    assert!(matches!(newcomer.poll(Time(1)), Progress::Waits));
+    socket.write_all(&capsule).unwrap();
+    assert!(matches!(newcomer.poll(Time(1)), Progress::Connects));
+    let farewell = newcomer.arrive(Time(1)).unwrap_err();
+    assert_eq!(farewell.refused(), Some("tls-required"));
+    assert_eq!(farewell.host(), Some(HOSTNQN));
+    // With another host's key, and with its own.
+    let arrive = |client: &Client| {
+        let (mut newcomer, mut session) = secured(&config, client).unwrap();
+        session.write(&[&request[..], &capsule].concat()).unwrap();
+        assert!(matches!(newcomer.poll(Time(1)), Progress::Connects));
+        newcomer.arrive(Time(1))
+    };
+    let farewell = arrive(&of_host(LONG, OTHER, SUBNQN)).unwrap_err();
+    assert_eq!(farewell.refused(), Some("tls-host"));
+    let arrival = arrive(&of_host(KEY, HOSTNQN, SUBNQN)).unwrap();
+    assert_eq!((arrival.qid(), arrival.is_secured()), (1, true));
 }
