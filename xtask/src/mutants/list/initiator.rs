@@ -9,6 +9,16 @@ const fn bus(name: &'static str) -> Test {
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "initiator-queue-again",
+        guard: "a queue that the target still has is connected when it has noticed the end",
+        file: "crates/driver/src/bus/nvme_tcp/connect.rs",
+        from: "        if !has_it || Instant::now() + RETRY >= deadline {",
+        to: "        if has_it || !has_it {",
+        test: bus(
+            "bus::nvme_tcp::connect::tests::a_queue_that_the_target_still_has_is_connected_later",
+        ),
+    },
+    Mutation {
         name: "initiator-short-data",
         guard: "a read that succeeds without all its data fails",
         file: "crates/driver/src/bus/nvme_tcp/wire.rs",

@@ -281,7 +281,9 @@ fn refusal(status: Status, dw0: u32, target: &TcpAddress, identity: &Identity) -
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
+    use std::thread::JoinHandle;
 
     use super::*;
 
@@ -290,6 +292,52 @@ mod tests {
         format!("localhost:{port}/nqn.2026-11.t:s0")
             .parse()
             .unwrap()
+    }
+
+    /// Answers Connect of an I/O queue with one of these statuses on each connection.
+    fn answering(statuses: &'static [u16]) -> (TcpAddress, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = to(&listener);
+        let answers = std::thread::spawn(move || {
+            for status in statuses {
+                let (mut stream, _) = listener.accept().unwrap();
+                let (mut request, mut capsule) = ([0; 128], [0; 72 + CONNECT_DATA_SIZE]);
+                stream.read_exact(&mut request).unwrap();
+                let mut agrees = [0; 128];
+                (agrees[0], agrees[2], agrees[4]) = (1, 128, 128);
+                agrees[12..16].copy_from_slice(&4096u32.to_le_bytes());
+                stream.write_all(&agrees).unwrap();
+                stream.read_exact(&mut capsule).unwrap();
+                let mut response = [0; 24];
+                (response[0], response[2], response[4]) = (5, 24, 24);
+                response[20..22].copy_from_slice(&capsule[10..12]);
+                response[22..24].copy_from_slice(&(status << 1).to_le_bytes());
+                stream.write_all(&response).unwrap();
+                assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+            }
+        });
+        (address, answers)
+    }
+
+    /// A target may notice late that the last connection of a queue has ended.
+    #[test]
+    fn a_queue_that_the_target_still_has_is_connected_later() {
+        let wanted = Wanted {
+            qid: 1,
+            entries: 32,
+            cntlid: Some(1),
+            in_capsule: 0,
+            peer: None,
+        };
+        let identity = Identity::of_process().unwrap();
+        // Command Sequence Error, and Invalid Field in Command, which is final.
+        for (statuses, is_connected) in [(&[0x0c, 0x0c, 0][..], true), (&[0x02], false)] {
+            let (target, answers) = answering(statuses);
+            let opened = open(&target, identity, wanted, Duration::from_secs(10));
+            assert_eq!(opened.is_ok(), is_connected, "{statuses:?}");
+            drop(opened);
+            answers.join().unwrap();
+        }
     }
 
     #[test]
