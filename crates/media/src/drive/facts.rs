@@ -91,9 +91,10 @@ impl Facts {
             nguid: about.nguid,
             eui64: about.eui64,
             uuid: device.uuid(nsid)?,
-            subnqn: match device.bus().is_over_fabrics() {
-                true => text(before_nul(&identity.subnqn)),
-                false => String::new(),
+            subnqn: if device.bus().is_over_fabrics() {
+                text(before_nul(&identity.subnqn))
+            } else {
+                String::new()
             },
         };
         Ok(Facts {
