@@ -155,14 +155,23 @@ impl Tenant {
         }
     }
 
-    /// Reads what a turn has written.
-    pub(crate) fn look(&mut self) -> Result<[u8; 4096], Status> {
-        self.buffer.write_from(0, &[0xee; 4096]);
-        match self.queue.read(&self.namespace, 0, 8, &self.buffer) {
-            Ok(_) => {}
-            Err(DriverError::Status { status, .. }) => return Err(status),
+    fn command(&mut self, is_write: bool) -> Result<(), Status> {
+        let (queue, at) = (&mut self.queue, &self.namespace);
+        let ended = if is_write {
+            queue.write(at, 0, 8, &self.buffer, false)
+        } else {
+            queue.read(at, 0, 8, &self.buffer)
+        };
+        match ended {
+            Ok(_) => Ok(()),
+            Err(DriverError::Status { status, .. }) => Err(status),
             Err(error) => panic!("{error}"),
         }
+    }
+
+    /// Reads what a turn has written.
+    pub(crate) fn look(&mut self) -> Result<[u8; 4096], Status> {
+        self.command(false)?;
         let mut bytes = [0; 4096];
         self.buffer.read_into(0, &mut bytes);
         Ok(bytes)
@@ -172,26 +181,14 @@ impl Tenant {
     /// two took.
     pub(crate) fn turn(&mut self, byte: u8) -> (Result<(), Status>, Duration) {
         self.buffer.write_from(0, &[byte; 4096]);
-        let mut slower = Duration::ZERO;
-        for is_write in [true, false] {
-            let start = Instant::now();
-            let (queue, at) = (&mut self.queue, &self.namespace);
-            let ended = if is_write {
-                queue.write(at, 0, 8, &self.buffer, false)
-            } else {
-                queue.read(at, 0, 8, &self.buffer)
-            };
-            slower = slower.max(start.elapsed());
-            match ended {
-                Ok(_) => {}
-                Err(DriverError::Status { status, .. }) => return (Err(status), slower),
-                Err(error) => panic!("{error}"),
-            }
+        let start = Instant::now();
+        if let Err(status) = self.command(true) {
+            return (Err(status), start.elapsed());
         }
-        let mut bytes = [0; 4096];
-        self.buffer.read_into(0, &mut bytes);
-        assert_eq!(bytes, [byte; 4096]);
-        (Ok(()), slower)
+        let (wrote, start) = (start.elapsed(), Instant::now());
+        let read = self.look();
+        let slower = wrote.max(start.elapsed());
+        (read.map(|bytes| assert_eq!(bytes, [byte; 4096])), slower)
     }
 }
 

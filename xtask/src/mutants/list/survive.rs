@@ -380,8 +380,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "survive-drive-another",
         guard: "a drive of other properties is not the one that the last process had",
         file: "crates/media/src/drive/keeper/mod.rs",
-        from: "            if facts == *self.facts {",
-        to: "            if facts.nsid == self.facts.nsid {",
+        from: "            self.facts.holds(&facts).map_err(|what| {",
+        to: "            facts.holds(&facts).map_err(|what| {",
         test: unit("media", "drive::tests::again::another_drive_is_not_used"),
     },
     Mutation {

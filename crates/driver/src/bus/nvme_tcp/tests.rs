@@ -102,8 +102,8 @@ fn an_admin_command_is_found_at_once_beside_a_busy_queue() {
     assert_eq!(in_flight(&bus, 0), 0);
 }
 
-/// A reactor that looks at the Admin Queue must not wait for the target: Create I/O Submission Queue
-/// connects.
+/// A reactor that looks at the Admin Queue must not wait for the target, and Create I/O Submission
+/// Queue connects.
 #[test]
 fn a_look_fetches_no_admin_command() {
     let bus = bus();

@@ -10,8 +10,9 @@
 //!   because the drive has deleted the queue, or was reset ([`ends`]), or is lost. A target over a
 //!   network that is lost may execute them until it notices the end of its connections.
 //! - The keeper tries to reopen a lost drive once a second. It must then be the same namespace of
-//!   the same drive, with no lower limits ([`Facts::holds`]). A drive that a former process of the server had is a lost one that is reopened at
-//!   once: no command reaches it before that, and so none before it was reset.
+//!   the same drive, with no lower limits ([`Facts::holds`]). A drive that a former process of the
+//!   server had is a lost one that is reopened at once: no command reaches it before that, and so
+//!   none before it was reset.
 //! - Memory is shared region by region ([`super::windows`]).
 //!
 //! Not included: the keeper handles no I/O command. A stalled vfio-user server may still execute
