@@ -77,7 +77,7 @@ const BLOCKED: Duration = Duration::from_millis(1);
 /// The bus to a controller behind a target.
 pub struct NvmeTcp {
     target: TcpAddress,
-    host: Identity,
+    host: Box<Identity>,
     timeout: Duration,
     started: Instant,
     registers: Mutex<Registers>,
@@ -159,7 +159,7 @@ impl NvmeTcp {
         })?;
         Ok(Self {
             target: target.clone(),
-            host: host.clone(),
+            host: Box::new(host.clone()),
             timeout,
             started: Instant::now(),
             registers: Mutex::default(),
