@@ -18,8 +18,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "drive-another-volume",
         guard: "another volume with the same serial number is not used",
         file: "crates/media/src/drive/facts.rs",
-        from: "(differs(|names| &names.nguid), \"NGUID\"),",
-        to: "",
+        from: "names.is_some_and(|(a, b)| of(a) != of(b))",
+        to: "names.is_some_and(|(a, b)| false && of(a) != of(b))",
         test: unit("media", "drive::tests::again::another_drive_is_not_used"),
     },
     Mutation {
