@@ -6,7 +6,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "network-refusal",
         guard: "a Connect command that the reactor refuses is answered",
-        file: "crates/reactor/src/hosted/target.rs",
+        file: "crates/reactor/src/hosted/target/mod.rs",
         from: "        if !farewell.poll(now) {\n",
         to: "        if now.0 > 0 {\n",
         test: program("network::crowds::one_host_too_many_is_refused_until_another_has_left"),
@@ -22,7 +22,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "network-newcomers",
         guard: "connections that send nothing are bounded",
-        file: "crates/reactor/src/hosted/target.rs",
+        file: "crates/reactor/src/hosted/target/mod.rs",
         from: "        if self.callers.len() >= MAX_CONNECTIONS {\n",
         to: "        if self.callers.len() == usize::MAX {\n",
         test: program(
@@ -80,7 +80,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "network-moved",
         guard: "what hosts that have left moved stays counted",
-        file: "crates/reactor/src/hosted/target.rs",
+        file: "crates/reactor/src/hosted/target/mod.rs",
         from: "        self.counts.moved.add_moved(moved);\n",
         to: "        let _ = moved;\n",
         test: program("network::operators::counters_of_hosts_stay_when_they_leave"),
@@ -96,7 +96,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "network-lines",
         guard: "hosts that connect again and again do not fill the log",
-        file: "crates/reactor/src/hosted/target.rs",
+        file: "crates/reactor/src/hosted/target/mod.rs",
         from: "*count <= TOLD_MAX\n",
         to: "*count > 0\n",
         test: program("network::crowds::hosts_that_connect_again_and_again_do_not_fill_the_log"),
@@ -104,7 +104,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "network-watched-once",
         guard: "the socket of a host is not watched with those that are none",
-        file: "crates/reactor/src/hosted/target.rs",
+        file: "crates/reactor/src/hosted/target/mod.rs",
         from: "            let _ = self.poller.remove(caller);\n",
         to: "            let _ = caller;\n",
         test: unit(

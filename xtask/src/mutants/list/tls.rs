@@ -115,7 +115,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tls-unwatched",
         guard: "one that waits for a place wakes no reactor",
-        file: "crates/reactor/src/hosted/target.rs",
+        file: "crates/reactor/src/hosted/target/mod.rs",
         from: "let watched = if interest == Interest::NONE {",
         to: "let watched = if before == Interest::NONE {",
         test: unit(
@@ -126,7 +126,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tls-rank",
         guard: "silent connections give way before handshakes",
-        file: "crates/reactor/src/hosted/target.rs",
+        file: "crates/reactor/src/hosted/target/mod.rs",
         from: "u8::from(greeting.is_shaking())",
         to: "0",
         test: unit(

@@ -420,7 +420,7 @@ fn each_queue_of_a_host_comes_through_tls_with_its_own_key() {
         let (mut newcomer, mut session) = secured(&config, client).unwrap();
         session.write(&[&request[..], &capsule].concat()).unwrap();
         assert!(matches!(newcomer.poll(Time(1)), Progress::Connects));
-        newcomer.arrive(Time(1))
+        newcomer.arrive(Time(1)).map_err(Box::new)
     };
     let farewell = arrive(&of_host(LONG, OTHER, SUBNQN)).unwrap_err();
     assert_eq!(farewell.refused(), Some("tls-host"));
