@@ -114,6 +114,8 @@ export interface Association {
   nqn: string;
   address: string;
   cntlid: number;
+  /** Through TLS. */
+  tls: boolean;
   io_queues: number;
   keep_alive_ms: number;
   connected_ms: number;

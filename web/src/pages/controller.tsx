@@ -77,6 +77,7 @@ function Associations({ controller }: { controller: Controller }) {
     { title: "Host", cell: (one) => one.nqn, by: (one) => one.nqn, text: true },
     { title: "Address", cell: (one) => one.address, by: (one) => one.address, text: true },
     { title: "Controller identifier", cell: (one) => `0x${one.cntlid.toString(16)}`, by: (one) => one.cntlid },
+    { title: "TLS", cell: (one) => (one.tls ? "Yes" : "No"), by: (one) => Number(one.tls) },
     { title: "I/O queues", cell: (one) => one.io_queues, by: (one) => one.io_queues },
     { title: "Connected", cell: (one) => time(one.connected_ms * 1e6), by: (one) => one.connected_ms },
   ];
