@@ -167,16 +167,18 @@ pub(super) const GONE: Outcome = Outcome {
 pub(super) fn outcome_of(status: Status, kind: Kind) -> Outcome {
     /// Media and Data Integrity Errors (Base 2.1, 4.2.3.3).
     const MEDIA: u8 = 2;
-    /// Path Related Status (Base 2.1, 4.2.3.4).
-    const PATH: u8 = 3;
     match status {
         Status::SUCCESSFUL_COMPLETION => Outcome::OK,
         Status::ABORTED_SQ_DELETION
         | Status::COMMAND_ABORT_REQUESTED
         | Status::COMMAND_INTERRUPTED
-        | Status::TRANSIENT_TRANSPORT_ERROR => INTERRUPTED,
+        | Status::TRANSIENT_TRANSPORT_ERROR
         // The target may be reached later, or have the namespace again.
-        _ if status.sct() == PATH => INTERRUPTED,
+        | Status::INTERNAL_PATH_ERROR
+        | Status::ASYMMETRIC_ACCESS_INACCESSIBLE
+        | Status::ASYMMETRIC_ACCESS_TRANSITION
+        | Status::CONTROLLER_PATHING_ERROR
+        | Status::HOST_PATHING_ERROR => INTERRUPTED,
         Status::NAMESPACE_NOT_READY
         | Status::INTERNAL_ERROR
         | Status::FORMAT_IN_PROGRESS
@@ -197,9 +199,13 @@ mod tests {
         let of = |status| port::status::of(outcome_of(status, Kind::Read).cause).0;
         for (status, seen) in [
             (0x000, 0x000),
-            // A wrong digest, and asymmetric access: inaccessible.
+            // A wrong digest; asymmetric access: inaccessible, lost for good; the host's path.
             (0x022, 0x021),
             (0x302, 0x021),
+            (0x301, 0x281),
+            (0x370, 0x021),
+            // Aborted by the host.
+            (0x371, 0x281),
             // Unrecovered Read Error, and an error of protection information.
             (0x281, 0x281),
             (0x282, 0x282),
