@@ -83,7 +83,7 @@ impl Format {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Our own crates.
-const CRATES: [&str; 30] = [
+const CRATES: [&str; 31] = [
     "api",
     "authentication",
     "client",
@@ -111,6 +111,7 @@ const CRATES: [&str; 30] = [
     "simulate",
     "subsystem",
     "terminal",
+    "tls",
     "trace_file",
     "transport",
     "vfio_user",

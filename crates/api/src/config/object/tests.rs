@@ -227,7 +227,7 @@ fn a_text_says_values_and_default_once() {
         ),
         (
             key::<MediumKeys>("target"),
-            "Address of the drive: `vfio-user:PATH` or `pci:ADDRESS`. Required for, and only for, `drive`.",
+            "Address of the drive: `vfio-user:PATH`, `nvme-tcp:HOST:PORT/NQN` or `pci:ADDRESS`. Required for, and only for, `drive`.",
         ),
         (
             key::<MediumKeys>("size"),
