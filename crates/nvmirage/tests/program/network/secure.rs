@@ -39,13 +39,13 @@ pub(super) fn secret(world: &World, name: &str, text: &str) -> PathBuf {
 }
 
 /// `nvmirage identify` as a host with these options.
-fn identify(world: &World, port: &Port, options: &[&str]) -> Output {
+pub(super) fn identify(world: &World, port: &Port, options: &[&str]) -> Output {
     let mut command = world.program();
     command.args(["identify", "--json", "--target", &port.target()]);
     command.args(options).output().unwrap()
 }
 
-fn says(output: &Output, words: &str) -> bool {
+pub(super) fn says(output: &Output, words: &str) -> bool {
     !output.status.success() && String::from_utf8_lossy(&output.stderr).contains(words)
 }
 

@@ -1,11 +1,7 @@
 //! Hosts that connect through TLS.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
-use std::process::Output;
-
 use super::raw::discovery;
+use super::secure::{identify, says, secret};
 use super::{DISK, NQN, Port, busy_as, hosts, serve, until};
 use crate::world::World;
 
@@ -33,22 +29,6 @@ fn config(port: &Port) -> String {
          listen = \"{}\"\n",
         port.listen()
     )
-}
-
-fn secret(world: &World, name: &str, text: &str) -> PathBuf {
-    let path = world.write(name, text);
-    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-    path
-}
-
-fn identify(world: &World, port: &Port, options: &[&str]) -> Output {
-    let mut command = world.program();
-    command.args(["identify", "--json", "--target", &port.target()]);
-    command.args(options).output().unwrap()
-}
-
-fn says(output: &Output, words: &str) -> bool {
-    !output.status.success() && String::from_utf8_lossy(&output.stderr).contains(words)
 }
 
 #[test]
