@@ -186,7 +186,7 @@ impl Session {
     pub fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let library = self.library();
         let len = c_int::try_from(bytes.len()).unwrap_or(c_int::MAX);
-        // SAFETY: the session is valid, and there is room for so many bytes.
+        // SAFETY: the session is valid, and `bytes` has room for `len` bytes.
         let read = unsafe {
             (library.ERR_clear_error)();
             (library.SSL_read)(self.raw, bytes.as_mut_ptr().cast(), len)
@@ -219,7 +219,7 @@ impl Session {
         }
         let library = self.library();
         let len = c_int::try_from(bytes.len().min(RECORD)).unwrap_or(c_int::MAX);
-        // SAFETY: the session is valid, and there are so many bytes.
+        // SAFETY: the session is valid, and `bytes` has at least `len` bytes.
         let written = unsafe {
             (library.ERR_clear_error)();
             (library.SSL_write)(self.raw, bytes.as_ptr().cast(), len)
