@@ -83,16 +83,11 @@ pub(super) fn guests(context: &mut Context<'_>) -> Result<Counts> {
 pub(super) fn slow_units(context: &mut Context<'_>) -> Result<String> {
     let seed = seed_of_commit(context.workspace)?;
     let part = format!("slice:{}/{SLOW_PARTS}", seed % SLOW_PARTS + 1);
-    let args = [
-        "nextest",
-        "list",
-        "--locked",
-        "--workspace",
-        "--profile",
-        "unit-slow",
-    ];
+    let args = ["nextest", "list", "--locked", "--profile", "unit-slow"];
     let mut command = context.workspace.cargo(&args)?;
-    command.args(["--message-format", "oneline"]);
+    command
+        .args(super::TESTED)
+        .args(["--message-format", "oneline"]);
     if !context.all {
         command.args(["--partition", &part]);
     }

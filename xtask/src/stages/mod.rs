@@ -86,7 +86,7 @@ const STAGES: &[Stage] = &[
     },
     Stage {
         name: "unit",
-        about: "unit, property and documentation tests",
+        about: "unit and property tests",
         minutes: 30,
         slow: false,
         uses: Uses::Machine,
@@ -530,18 +530,7 @@ fn unit(context: &mut Context<'_>) -> Result<Counts> {
         .and_then(|changes| changes.packages.as_ref());
     let packages: Option<Vec<&str>> =
         packages.map(|names| names.iter().map(String::as_str).collect());
-    let mut counts = units(context, packages.as_deref())?;
-    if counts.failed > 0 {
-        // What failed is then what the log ends with.
-        return Ok(counts);
-    }
-    let mut doc = context.workspace.cargo(&["test", "--locked", "--doc"])?;
-    match packages {
-        Some(packages) => doc.args(packages.iter().map(|name| format!("--package={name}"))),
-        None => doc.arg("--workspace"),
-    };
-    counts += context.run_tests(&mut doc, counts::libtest)?;
-    Ok(counts)
+    units(context, packages.as_deref())
 }
 
 /// Runs the tests that need no guest, three for each two processors: many of them wait, for times
@@ -564,8 +553,11 @@ fn units(context: &mut Context<'_>, packages: Option<&[&str]>) -> Result<Counts>
     nextest_with(context, "default", &args)
 }
 
-/// Runs the tests that a profile of .config/nextest.toml selects. All of the workspace is named
-/// every time, so that it is built once.
+/// What has tests, named every time, so that it is built once. The counts of instructions have
+/// none, and need crates of others that nothing else needs.
+const TESTED: [&str; 3] = ["--workspace", "--exclude", "tests-counts"];
+
+/// Runs the tests that a profile of .config/nextest.toml selects.
 fn nextest(context: &mut Context<'_>, profile: &str) -> Result<Counts> {
     nextest_with(context, profile, &[])
 }
@@ -581,13 +573,12 @@ fn nextest_with(context: &mut Context<'_>, profile: &str, more: &[&str]) -> Resu
         "nextest",
         "run",
         "--locked",
-        "--workspace",
         "--no-fail-fast",
         "--profile",
         profile,
     ];
     let mut command = context.workspace.cargo(&args)?;
-    command.args(more);
+    command.args(TESTED).args(more);
     context.run_tests(&mut command, counts::nextest)
 }
 

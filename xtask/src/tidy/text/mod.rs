@@ -114,6 +114,7 @@ pub(super) fn check(name: &str, bytes: &[u8]) -> Vec<Finding> {
         let text = split(source);
         findings.extend(length(name, source));
         findings.extend(comment_width(name, source, &text));
+        findings.extend(examples(name, &text));
         findings.extend(unsafe_places(name, &text));
         findings.extend(unsafe_reasons(name, &text));
         findings.extend(words(name, &text));
@@ -195,6 +196,35 @@ fn comment_width(name: &str, source: &str, text: &Split) -> Vec<Finding> {
         .filter(|(_, (line, comment))| is_wide(line, comment))
         .map(|(index, _)| {
             let what = format!("has a comment beyond column {COMMENT_COLUMNS}: wrap it");
+            finding(name, index + 1, what)
+        })
+        .collect()
+}
+
+/// No documentation comment has an example of Rust: it would be a test that no stage runs.
+fn examples(name: &str, text: &Split) -> Vec<Finding> {
+    // Whether a line of a documentation comment opens a block, and in which language.
+    let mut is_open = false;
+    let mut opens = |line: &str| {
+        let comment = line.trim();
+        let Some(text) = ["///", "//!"]
+            .iter()
+            .find_map(|mark| comment.strip_prefix(mark))
+        else {
+            is_open = false;
+            return false;
+        };
+        let Some(language) = text.trim().strip_prefix("```") else {
+            return false;
+        };
+        is_open = !is_open;
+        is_open && language != "text"
+    };
+    let lines = text.comments.lines().enumerate();
+    lines
+        .filter(|(_, line)| opens(line))
+        .map(|(index, _)| {
+            let what = "has an example in a comment, which no stage runs: write a test, or ```text";
             finding(name, index + 1, what)
         })
         .collect()

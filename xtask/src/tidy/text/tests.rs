@@ -104,6 +104,21 @@ fn long_files_of_the_dashboard_and_what_is_built_of_it() {
 }
 
 #[test]
+fn examples_in_comments() {
+    let drawing = "//! ```text\n//! a -> b\n//! ```\n\n/// ```text\n/// c\n/// ```\nfn f() {}\n";
+    assert_eq!(found_in_rust(drawing), [""; 0]);
+    assert_eq!(
+        found_in_rust("// ```\nconst F: &str = \"/// ```\";\n"),
+        [""; 0]
+    );
+    for language in ["", "rust", "no_run"] {
+        let example =
+            format!("/// It adds.\n///\n/// ```{language}\n/// f();\n/// ```\nfn f() {{}}\n");
+        assert_one(&found_in_rust(&example), "has an example in a comment");
+    }
+}
+
+#[test]
 fn unsafe_code_in_the_wrong_place() {
     let source = "// SAFETY: it is.\nunsafe { f() }\n";
     assert_one(
