@@ -9,16 +9,17 @@
 //! Powers take long: they are [`Work`] that another thread does. There is one at a time.
 
 use nvme_spec::authentication::{
-    AuthHeader, AuthId, Challenge, DhGroupId, HashId, Negotiate, PROTOCOL_DH_HMAC_CHAP,
-    ProtocolDescriptor, Reply, Success1, Success2,
+    AuthHeader, AuthId, Challenge, Concatenation, DhGroupId, HashId, Negotiate,
+    PROTOCOL_DH_HMAC_CHAP, ProtocolDescriptor, Reply, Success1, Success2,
 };
 use zerocopy::{FromBytes, IntoBytes};
 use zeroize::Zeroizing;
 
 use crate::group::Group;
-use crate::hash::Hash;
+use crate::hash::{Hash, same};
 use crate::message::{Failed, expect, header, reported, take};
-use crate::proof::{Terms, same};
+use crate::proof::Terms;
+use crate::tls::Generated;
 use crate::{EXPONENT_MAX, Parties, Randomness};
 
 /// A power that is to be computed.
@@ -87,18 +88,31 @@ pub enum Outcome {
     Failed(Failed),
 }
 
+/// Whether a controller makes a key of TLS with its host (secure channel concatenation).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Concatenates {
+    /// It does not.
+    #[default]
+    Never,
+    /// Where its host asks for that.
+    WhenAsked,
+    /// Its host has to.
+    Always,
+}
+
 /// What both sides have agreed on.
 #[derive(Clone, Copy, Debug)]
 struct Agreed {
     hash: Hash,
     group: Group,
+    sc_c: Concatenation,
 }
 
 /// What of a reply is needed when its work is done.
 #[derive(Debug)]
 struct Replied {
     response: Vec<u8>,
-    /// The host's challenge and sequence number.
+    /// The host's challenge and sequence number; that is 0 where the challenge is only for a key.
     challenge: Option<(Vec<u8>, u32)>,
 }
 
@@ -129,7 +143,9 @@ pub struct ControllerSide {
     parties: Parties,
     random: Randomness,
     t_id: u16,
+    concatenates: Concatenates,
     state: State,
+    generated: Option<Generated>,
 }
 
 impl ControllerSide {
@@ -140,7 +156,38 @@ impl ControllerSide {
             parties,
             random,
             t_id: 0,
+            concatenates: Concatenates::Never,
             state: State::Start,
+            generated: None,
+        }
+    }
+
+    /// This side, which makes a key of TLS with its host or not.
+    #[must_use]
+    pub fn concatenating(self, concatenates: Concatenates) -> Self {
+        Self {
+            concatenates,
+            ..self
+        }
+    }
+
+    /// Whether it makes a key of TLS.
+    #[must_use]
+    pub fn concatenates(&self) -> Concatenates {
+        self.concatenates
+    }
+
+    /// Who takes part.
+    #[must_use]
+    pub fn parties(&self) -> &Parties {
+        &self.parties
+    }
+
+    /// The key that both sides have made, once, when its host has proved what it has to.
+    pub fn take_generated(&mut self) -> Option<Generated> {
+        match self.state {
+            State::Over(Outcome::Authenticated { .. }) => self.generated.take(),
+            _ => None,
         }
     }
 
@@ -190,6 +237,14 @@ impl ControllerSide {
             State::Proved => {
                 expect::<Success2>(message, AuthId::SUCCESS2, self.t_id)?;
                 self.state = State::Over(Outcome::Authenticated { both: true });
+                Ok(None)
+            }
+            // Linux sends it also where it has not asked for a proof, for a key with a secret of the
+            // controller.
+            State::Over(Outcome::Authenticated { both: false })
+                if self.concatenates != Concatenates::Never =>
+            {
+                expect::<Success2>(message, AuthId::SUCCESS2, self.t_id)?;
                 Ok(None)
             }
             State::Failing(failed) => Err(*failed),
@@ -256,14 +311,16 @@ impl ControllerSide {
         let (head, _) = AuthHeader::read_from_prefix(message).map_err(|_| Failed::Payload)?;
         self.t_id = head.t_id;
         let (negotiate, mut rest) = expect::<Negotiate>(message, AuthId::NEGOTIATE, self.t_id)?;
-        if negotiate.sc_c != 0 {
-            return Err(Failed::Concatenation);
+        match (negotiate.sc_c, self.concatenates) {
+            (Concatenation::NONE, Concatenates::Never | Concatenates::WhenAsked)
+            | (Concatenation::NEW_TLS_PSK, Concatenates::WhenAsked | Concatenates::Always) => {}
+            _ => return Err(Failed::Concatenation),
         }
         for _ in 0..negotiate.napd {
             let bytes = take(&mut rest, size_of::<ProtocolDescriptor>())?;
             let offer = ProtocolDescriptor::read_from_bytes(bytes).map_err(|_| Failed::Payload)?;
             if offer.auth_id == PROTOCOL_DH_HMAC_CHAP {
-                return choose(&offer);
+                return choose(&offer, negotiate.sc_c);
             }
         }
         Err(Failed::Protocol)
@@ -291,12 +348,14 @@ impl ControllerSide {
         let response = take(&mut rest, reply.hl.into())?.to_vec();
         let challenge = take(&mut rest, reply.hl.into())?.to_vec();
         let peer = take(&mut rest, reply.dhvlen.into())?.to_vec();
+        let has_key = agreed.sc_c != Concatenation::NONE;
         let challenge = match reply.cvalid {
-            0 => None,
+            0 if !has_key => None,
             // A host that sends back what it was asked asks for an answer that it could use.
-            1 if reply.seqnum == 0 || challenge == self.random.challenge[..challenge.len()] => {
+            1 if challenge == self.random.challenge[..challenge.len()] => {
                 return Err(Failed::Payload);
             }
+            1 if reply.seqnum == 0 && !has_key => return Err(Failed::Payload),
             1 => Some((challenge, reply.seqnum)),
             _ => return Err(Failed::Payload),
         };
@@ -308,11 +367,12 @@ impl ControllerSide {
     }
 
     /// Judges the host's response, and makes the controller's.
-    fn prove(&self, agreed: Agreed, replied: &Replied, shared: &[u8]) -> State {
+    fn prove(&mut self, agreed: Agreed, replied: &Replied, shared: &[u8]) -> State {
         let terms = Terms {
             hash: agreed.hash,
             shared: (agreed.group != Group::Null).then_some(shared),
             t_id: self.t_id,
+            sc_c: agreed.sc_c,
             hostnqn: &self.parties.hostnqn,
             subnqn: &self.parties.subnqn,
         };
@@ -323,12 +383,21 @@ impl ControllerSide {
             return State::Failing(Failed::Authentication);
         }
         let proof = match (&replied.challenge, &self.parties.controller) {
-            (None, _) => None,
+            (None | Some((_, 0)), _) => None,
             (Some((challenge, sequence)), Some(secret)) => {
                 Some(terms.of_controller(secret, challenge, *sequence))
             }
             (Some(_), None) => return State::Failing(Failed::Authentication),
         };
+        let answered = replied
+            .challenge
+            .as_ref()
+            .map(|(answered, _)| &answered[..]);
+        let generated = answered.and_then(|answered| terms.generated(challenge, answered));
+        if generated.is_none() && agreed.sc_c != Concatenation::NONE {
+            return State::Failing(Failed::Concatenation);
+        }
+        self.generated = generated;
         let both = proof.is_some();
         let head = Success1 {
             header: header(AuthId::SUCCESS1, self.t_id),
@@ -341,8 +410,9 @@ impl ControllerSide {
     }
 }
 
-/// The preferred ones of what a host offers.
-fn choose(offer: &ProtocolDescriptor) -> Result<Agreed, Failed> {
+/// The preferred ones of what a host offers. A key of TLS needs a group, and a hash function that
+/// a cipher suite has.
+fn choose(offer: &ProtocolDescriptor, sc_c: Concatenation) -> Result<Agreed, Failed> {
     let hashes: &[HashId] = offer
         .hashes
         .get(..offer.halen.into())
@@ -351,12 +421,17 @@ fn choose(offer: &ProtocolDescriptor) -> Result<Agreed, Failed> {
         .groups
         .get(..offer.dhlen.into())
         .ok_or(Failed::Payload)?;
-    let mut known = Hash::ALL.into_iter();
-    let hash = known.find(|hash| hashes.contains(&hash.id()));
+    let has_key = sc_c != Concatenation::NONE;
+    let known: &[Hash] = if has_key { &Hash::OF_TLS } else { &Hash::ALL };
+    let hash = known.iter().find(|hash| hashes.contains(&hash.id()));
     let mut known = Group::ALL.into_iter();
     let group = known.find(|group| groups.contains(&group.id()));
+    if has_key && group == Some(Group::Null) {
+        return Err(Failed::Concatenation);
+    }
     Ok(Agreed {
-        hash: hash.ok_or(Failed::Hash)?,
+        hash: *hash.ok_or(Failed::Hash)?,
         group: group.ok_or(Failed::Group)?,
+        sc_c,
     })
 }

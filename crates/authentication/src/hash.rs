@@ -3,10 +3,16 @@
 use hmac::{Hmac, KeyInit, Mac};
 use nvme_spec::authentication::HashId;
 use sha2::{Digest, Sha256, Sha384, Sha512};
+use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
 /// Bytes that a hash function made.
 pub(crate) type Hashed = Zeroizing<Vec<u8>>;
+
+/// Whether two values are the same, in a time that does not tell how much of them is.
+pub(crate) fn same(one: &[u8], other: &[u8]) -> bool {
+    one.ct_eq(other).into()
+}
 
 /// A hash function that both sides may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +28,10 @@ pub enum Hash {
 impl Hash {
     /// All of them, the strongest first: the order in which a controller prefers them.
     pub const ALL: [Self; 3] = [Self::Sha512, Self::Sha384, Self::Sha256];
+
+    /// Those of cipher suites, for keys of TLS, in a controller's order: hosts of today have
+    /// libraries whose keys are for SHA-256 only.
+    pub(crate) const OF_TLS: [Self; 2] = [Self::Sha256, Self::Sha384];
 
     /// Its number.
     #[must_use]

@@ -2,15 +2,16 @@
 //! computed at once, as a host waits for its target anyhow.
 
 use nvme_spec::authentication::{
-    AuthId, Challenge, DhGroupId, HashId, ID_LIST_HALF, Negotiate, PROTOCOL_DH_HMAC_CHAP,
-    ProtocolDescriptor, Reply, Success1, Success2,
+    AuthId, Challenge, Concatenation, DhGroupId, HashId, ID_LIST_HALF, Negotiate,
+    PROTOCOL_DH_HMAC_CHAP, ProtocolDescriptor, Reply, Success1, Success2,
 };
 use zerocopy::IntoBytes;
 
 use crate::group::Group;
-use crate::hash::{Hash, Hashed};
+use crate::hash::{Hash, Hashed, same};
 use crate::message::{Failed, expect, header, reported, take};
-use crate::proof::{Terms, same};
+use crate::proof::Terms;
+use crate::tls::Generated;
 use crate::{Parties, Randomness};
 
 /// See the module.
@@ -24,6 +25,9 @@ pub struct HostSide {
     /// The proof that the controller owes, and its length.
     owed: Option<Hashed>,
     hl: u8,
+    sc_c: Concatenation,
+    generated: Option<Generated>,
+    is_over: bool,
 }
 
 impl HostSide {
@@ -44,7 +48,25 @@ impl HostSide {
             groups: groups.to_vec(),
             owed: None,
             hl: 0,
+            sc_c: Concatenation::NONE,
+            generated: None,
+            is_over: false,
         }
+    }
+
+    /// This side, which makes a key of TLS with the controller (secure channel concatenation): it
+    /// offers only what has one.
+    #[must_use]
+    pub fn concatenating(mut self) -> Self {
+        self.sc_c = Concatenation::NEW_TLS_PSK;
+        self.hashes.retain(|hash| Hash::OF_TLS.contains(hash));
+        self.groups.retain(|group| *group != Group::Null);
+        self
+    }
+
+    /// The key that both sides have made, once, when the exchange has succeeded.
+    pub fn take_generated(&mut self) -> Option<Generated> {
+        self.generated.take_if(|_| self.is_over)
     }
 
     /// AUTH_Negotiate.
@@ -52,7 +74,7 @@ impl HostSide {
     pub fn negotiate(&self) -> Vec<u8> {
         let head = Negotiate {
             header: header(AuthId::NEGOTIATE, self.t_id),
-            sc_c: 0,
+            sc_c: self.sc_c,
             napd: 1,
         };
         let mut offer = ProtocolDescriptor {
@@ -105,21 +127,30 @@ impl HostSide {
             hash,
             shared: shared.as_ref().map(|shared| &shared[..]),
             t_id: self.t_id,
+            sc_c: self.sc_c,
             hostnqn: &self.parties.hostnqn,
             subnqn: &self.parties.subnqn,
         };
         let response = terms.of_host(&self.parties.host, asked, challenge.seqnum);
         let mut own = vec![0; self.hl.into()];
         let mut sequence = 0;
-        if let Some(secret) = &self.parties.controller {
+        let has_key = self.sc_c != Concatenation::NONE;
+        if has_key || self.parties.controller.is_some() {
             own.copy_from_slice(&self.random.challenge[..self.hl.into()]);
+        }
+        self.generated = terms.generated(asked, &own);
+        if has_key && self.generated.is_none() {
+            return Err(Failed::Concatenation);
+        }
+        if let Some(secret) = &self.parties.controller {
             sequence = self.random.sequence;
             self.owed = Some(terms.of_controller(secret, &own, sequence));
         }
         let head = Reply {
             header: header(AuthId::REPLY, self.t_id),
             hl: self.hl,
-            cvalid: self.owed.is_some().into(),
+            // With the Sequence Number 0 the challenge is only for the key.
+            cvalid: (has_key || self.owed.is_some()).into(),
             dhvlen: group.len(),
             seqnum: sequence,
             ..Reply::default()
@@ -137,6 +168,7 @@ impl HostSide {
         }
         let (success, mut rest) = expect::<Success1>(message, AuthId::SUCCESS1, self.t_id)?;
         let Some(owed) = &self.owed else {
+            self.is_over = true;
             return Ok(None);
         };
         if success.hl != self.hl || success.rvalid != 1 {
@@ -145,6 +177,7 @@ impl HostSide {
         if !same(owed, take(&mut rest, self.hl.into())?) {
             return Err(Failed::Authentication);
         }
+        self.is_over = true;
         let success = Success2 {
             header: header(AuthId::SUCCESS2, self.t_id),
             ..Success2::default()

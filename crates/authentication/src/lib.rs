@@ -4,7 +4,8 @@
 //! Both sides know a secret of the host. Each proves that it does with a keyed hash of what the
 //! other one has chosen at random; a Diffie-Hellman value that goes into the hash keeps one who
 //! listens from trying secrets afterwards. The reading order is `hash`, [`Secret`], `group`,
-//! `message`, `proof`, and the sides: [`ControllerSide`] and [`HostSide`]; `tls` needs only `hash`.
+//! `message`, `tls` (which needs only `hash`), `proof`, and the sides: [`ControllerSide`] and
+//! [`HostSide`].
 //!
 //! Invariants:
 //! - Nothing that a peer sends panics or allocates beyond [`MESSAGE_MAX`] bytes.
@@ -12,7 +13,7 @@
 //! - Proofs are compared in constant time, and powers are computed in constant time.
 //!
 //! What it does not do: it has no socket, clock, thread or source of random numbers, and speaks no
-//! TLS. Secure channel concatenation, which makes a key for TLS, is refused.
+//! TLS. It makes a key of TLS (secure channel concatenation), and keeps none.
 
 #![forbid(unsafe_code)]
 #![warn(
@@ -33,13 +34,13 @@ mod tls;
 
 use zeroize::Zeroize;
 
-pub use self::controller::{ControllerSide, Next, Outcome, Work, Worked};
+pub use self::controller::{Concatenates, ControllerSide, Next, Outcome, Work, Worked};
 pub use self::group::Group;
 pub use self::hash::Hash;
 pub use self::host::HostSide;
 pub use self::message::{Failed, MESSAGE_MAX};
 pub use self::secret::{Secret, SecretError};
-pub use self::tls::{TlsIdentity, TlsKey, TlsKeyError, TlsPsk};
+pub use self::tls::{Generated, TlsIdentity, TlsKey, TlsKeyError, TlsPsk};
 
 /// Bytes of the longest private exponent.
 const EXPONENT_MAX: usize = 100;

@@ -1,9 +1,10 @@
 //! What each side proves that it knows (Base 2.1, 8.3.5.5.4 and 8.3.5.5.5).
 
-use subtle::ConstantTimeEq as _;
+use nvme_spec::authentication::Concatenation;
 
 use crate::hash::{Hash, Hashed};
 use crate::secret::Secret;
+use crate::tls::Generated;
 
 /// What both sides know of an exchange, without the secrets.
 pub(crate) struct Terms<'a> {
@@ -11,6 +12,7 @@ pub(crate) struct Terms<'a> {
     /// The value that Diffie-Hellman has given to both sides.
     pub(crate) shared: Option<&'a [u8]>,
     pub(crate) t_id: u16,
+    pub(crate) sc_c: Concatenation,
     pub(crate) hostnqn: &'a str,
     pub(crate) subnqn: &'a str,
 }
@@ -28,6 +30,21 @@ impl Terms<'_> {
         self.answer(secret, challenge, sequence, b"Controller", names)
     }
 
+    /// The key of the exchange, where it has a group.
+    fn session_key(&self) -> Option<Hashed> {
+        self.shared.map(|shared| self.hash.of_bytes(shared))
+    }
+
+    /// The key of TLS that both sides make of both challenges (Base 2.1, 8.3.5.5.9), where they
+    /// have agreed to.
+    pub(crate) fn generated(&self, asked: &[u8], answered: &[u8]) -> Option<Generated> {
+        if self.sc_c != Concatenation::NEW_TLS_PSK {
+            return None;
+        }
+        let psk = self.hash.keyed(&self.session_key()?, &[asked, answered]);
+        Generated::new(self.hash, &psk, self.hostnqn, self.subnqn)
+    }
+
     fn answer(
         &self,
         secret: &Secret,
@@ -36,18 +53,15 @@ impl Terms<'_> {
         role: &[u8],
         [own, other]: [&str; 2],
     ) -> Hashed {
-        let augmented = self.shared.map(|shared| {
-            let key = self.hash.of_bytes(shared);
-            self.hash.keyed(&key, &[challenge])
-        });
+        let augmented = self.session_key();
+        let augmented = augmented.map(|key| self.hash.keyed(&key, &[challenge]));
         let challenge = augmented.as_ref().map_or(challenge, |hashed| hashed);
         let key = secret.of_owner(own);
-        // Secure channel concatenation is 0.
         let parts = [
             challenge,
             &sequence.to_le_bytes(),
             &self.t_id.to_le_bytes(),
-            &[0],
+            &[self.sc_c.0],
             role,
             own.as_bytes(),
             &[0],
@@ -55,9 +69,4 @@ impl Terms<'_> {
         ];
         self.hash.keyed(&key, &parts)
     }
-}
-
-/// Whether two answers are the same, in a time that does not tell how much of them is.
-pub(crate) fn same(one: &[u8], other: &[u8]) -> bool {
-    one.ct_eq(other).into()
 }

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-use crate::hash::{Hash, Hashed};
+use crate::hash::{Hash, Hashed, same};
 
 /// Bytes that a secret may have.
 const LENGTHS: [usize; 3] = [32, 48, 64];
@@ -65,6 +65,12 @@ impl Secret {
         }
         let key = Zeroizing::new(key.to_vec());
         Ok(Self { key, transform })
+    }
+
+    /// Whether both are the same, in a time that does not tell how much of them is.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.transform == other.transform && same(&self.key, &other.key)
     }
 
     /// The key of the owner with this NQN.

@@ -69,6 +69,15 @@ open_enum! {
     }
 }
 
+open_enum! {
+    /// Secure Channel Concatenation of an exchange.
+    pub struct Concatenation(u8) {
+        NONE = 0x00, "No secure channel";
+        NEW_TLS_PSK = 0x02, "A new pre-shared key for TLS";
+        REPLACE_TLS_PSK = 0x03, "Another pre-shared key for TLS";
+    }
+}
+
 /// The head of every message, 6 bytes.
 #[repr(C)]
 #[derive(
@@ -93,8 +102,8 @@ pub struct AuthHeader {
 pub struct Negotiate {
     /// Head.
     pub header: AuthHeader,
-    /// Secure Channel Concatenation; 0 is none.
-    pub sc_c: u8,
+    /// Secure Channel Concatenation.
+    pub sc_c: Concatenation,
     /// Number of Authentication Protocol Descriptors.
     pub napd: u8,
 }
@@ -227,7 +236,7 @@ mod tests {
         // Recorded: the first bytes of AUTH_Negotiate and DH-HMAC-CHAP_Reply of Linux 7.3.
         let bytes = [0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 3, 6, 1, 2, 3];
         let negotiate = Negotiate::read_from_bytes(&bytes[..8]).unwrap();
-        assert_eq!((negotiate.sc_c, negotiate.napd), (0, 1));
+        assert_eq!((negotiate.sc_c, negotiate.napd), (Concatenation::NONE, 1));
         assert_eq!(negotiate.header.auth_id, AuthId::NEGOTIATE);
         let bytes = [1, 2, 0, 0, 0, 0, 32, 0, 1, 0, 0, 1, 0xe5, 0xa1, 0x87, 0x7d];
         let reply = Reply::read_from_bytes(&bytes).unwrap();

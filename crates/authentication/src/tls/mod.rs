@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! configured --host NQN--> retained --host NQN, subsystem NQN--> key of TLS
+//! DH-HMAC-CHAP -----------> generated ---------------------------> key of TLS
 //! ```
 //!
 //! Releases of libnvme before 1.16 derive both with another label than RFC 8446 has. Their hosts
@@ -13,8 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-use crate::hash::{Hash, Hashed};
-use crate::proof::same;
+use crate::hash::{Hash, Hashed, same};
 
 /// Bytes of the CRC behind a key.
 const CRC: usize = 4;
@@ -111,6 +111,7 @@ impl TlsKey {
         let identity = TlsIdentity {
             name: "",
             version: Version::One,
+            is_generated: false,
             hostnqn,
             subnqn,
         };
@@ -127,22 +128,12 @@ impl TlsKey {
             None => self.key.clone(),
             Some(hash) => derived(derivation, hash, &self.key, b"HostNQN", hostnqn.as_bytes())?,
         };
-        let number = match self.hash {
-            Hash::Sha256 => "01",
-            _ => "02",
-        };
         let (name, context) = match identity.version {
             Version::Zero => {
-                let name = format!("NVMe0R{number} {hostnqn} {subnqn}");
+                let name = format!("NVMe0R{} {hostnqn} {subnqn}", number(self.hash));
                 (name.clone(), name)
             }
-            Version::One => {
-                let parts = [hostnqn, " ", subnqn, " NVMe-over-Fabrics"];
-                let parts = parts.map(str::as_bytes);
-                let digest = STANDARD.encode(&self.hash.keyed(&retained, &parts)[..]);
-                let name = format!("NVMe1R{number} {hostnqn} {subnqn} {digest}");
-                (name, format!("{number} {digest}"))
-            }
+            Version::One => named(self.hash, 'R', &retained, [hostnqn, subnqn]),
         };
         let label = b"nvme-tls-psk";
         let key = derived(derivation, self.hash, &retained, label, context.as_bytes())?;
@@ -157,6 +148,48 @@ impl std::fmt::Debug for TlsKey {
     }
 }
 
+/// The number of a hash function in names.
+fn number(hash: Hash) -> &'static str {
+    match hash {
+        Hash::Sha256 => "01",
+        _ => "02",
+    }
+}
+
+/// The name of version 1 of a key of this kind between a host and a subsystem, and the context of
+/// the key of TLS.
+fn named(hash: Hash, kind: char, key: &[u8], [hostnqn, subnqn]: [&str; 2]) -> (String, String) {
+    let number = number(hash);
+    let parts = [hostnqn, " ", subnqn, " NVMe-over-Fabrics"].map(str::as_bytes);
+    let digest = STANDARD.encode(&hash.keyed(key, &parts)[..]);
+    let name = format!("NVMe1{kind}{number} {hostnqn} {subnqn} {digest}");
+    (name, format!("{number} {digest}"))
+}
+
+/// A key that both sides have made by DH-HMAC-CHAP, and its name.
+#[derive(Debug)]
+pub struct Generated {
+    /// The name by which TLS finds it.
+    pub name: String,
+    /// The key of TLS.
+    pub psk: TlsPsk,
+}
+
+impl Generated {
+    /// Of a generated key between a host and a subsystem. `None`: no cipher suite has the hash
+    /// function.
+    pub(crate) fn new(hash: Hash, key: &[u8], hostnqn: &str, subnqn: &str) -> Option<Self> {
+        if !Hash::OF_TLS.contains(&hash) {
+            return None;
+        }
+        let (name, context) = named(hash, 'G', key, [hostnqn, subnqn]);
+        let (label, context) = (b"nvme-tls-psk", context.as_bytes());
+        let key = derived(Derivation::Rfc8446, hash, key, label, context)?;
+        let psk = TlsPsk { key, hash };
+        Some(Self { name, psk })
+    }
+}
+
 /// The form of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
@@ -166,11 +199,12 @@ enum Version {
     One,
 }
 
-/// The name of a retained key: who uses it with which subsystem.
+/// The name of a key: who uses it with which subsystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsIdentity<'a> {
     name: &'a str,
     version: Version,
+    is_generated: bool,
     hostnqn: &'a str,
     subnqn: &'a str,
 }
@@ -184,17 +218,31 @@ impl<'a> TlsIdentity<'a> {
         }
         let name = str::from_utf8(bytes).ok()?;
         let mut parts = name.split(' ');
-        let version = match parts.next()? {
-            "NVMe0R01" | "NVMe0R02" => Version::Zero,
-            "NVMe1R01" | "NVMe1R02" => Version::One,
+        let (version, is_generated) = match parts.next()? {
+            "NVMe0R01" | "NVMe0R02" => (Version::Zero, false),
+            "NVMe1R01" | "NVMe1R02" => (Version::One, false),
+            "NVMe1G01" | "NVMe1G02" => (Version::One, true),
             _ => return None,
         };
         Some(Self {
             name,
             version,
+            is_generated,
             hostnqn: parts.next()?,
             subnqn: parts.next()?,
         })
+    }
+
+    /// The whole name.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Whether both sides have made the key, by DH-HMAC-CHAP.
+    #[must_use]
+    pub fn is_generated(&self) -> bool {
+        self.is_generated
     }
 
     /// Host NQN.

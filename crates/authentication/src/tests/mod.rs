@@ -7,6 +7,8 @@ use sha2::{Digest, Sha256};
 
 use super::*;
 
+mod concatenation;
+
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-000000000001";
 const SUBSYSTEM: &str = "nqn.2026-11.t:s0";
 const KEY: &str = "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
