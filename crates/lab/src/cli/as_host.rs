@@ -27,6 +27,11 @@ pub(crate) struct AsHost {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "hostnqn")]
     tls_key: Option<PathBuf>,
 
+    /// Make a key of TLS by DH-HMAC-CHAP, and connect through TLS with that (secure channel
+    /// concatenation): the connection is encrypted, or fails
+    #[arg(long, requires = "dhchap_key", conflicts_with = "tls_key")]
+    concat: bool,
+
     /// Protect headers of NVMe/TCP by digests (CRC32C)
     #[arg(long)]
     hdr_digest: bool,
@@ -57,6 +62,7 @@ impl AsHost {
             dhchap_key,
             dhchap_ctrl_key,
             tls_key,
+            concat,
             hdr_digest,
             data_digest,
         } = self;
@@ -72,6 +78,11 @@ impl AsHost {
         let identity = match tls_key.as_deref().map(key_of_tls).transpose()? {
             None => identity,
             Some(key) => identity.with_tls(key),
+        };
+        let identity = if *concat {
+            identity.with_concatenation().map_err(anyhow::Error::msg)?
+        } else {
+            identity
         };
         identity.assume();
         Ok(())

@@ -176,6 +176,7 @@ impl Drive {
             ("dhchap_key", key),
             ("dhchap_ctrl_key", ctrl_key),
             ("tls_key", self.tls_key.is_some()),
+            ("concat", self.concat),
             ("header_digest", self.header_digest),
             ("data_digest", self.data_digest),
         ] {
@@ -195,6 +196,12 @@ impl Drive {
         });
         place.require(self.tls_key.is_none() || self.hostnqn.is_some(), || {
             "tls_key: a key is that of a host NQN: write hostnqn, too".into()
+        });
+        place.require(!self.concat || key, || {
+            "concat: a key of TLS is made by DH-HMAC-CHAP: write dhchap_key, too".into()
+        });
+        place.require(!self.concat || self.tls_key.is_none(), || {
+            "concat: a drive with a tls_key is connected with that: remove one of both".into()
         });
         place.require(!ctrl_key || key, || {
             "dhchap_ctrl_key: a controller authenticates itself only to hosts that do: write dhchap_key, too".into()

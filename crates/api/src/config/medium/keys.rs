@@ -81,6 +81,9 @@ object! {
             value: "FILE",
             names: Names::Files,
         };
+        /// Encrypt by TLS with a key that both sides make by DH-HMAC-CHAP (secure channel
+        /// concatenation), for a drive over NVMe/TCP. Needs `dhchap_key`.
+        concat: Option<bool> | unset => Fixed { kinds: DRIVE, unset: "false" };
         /// Protect headers of NVMe/TCP by digests (CRC32C).
         header_digest: Option<bool> | unset => Fixed { kinds: DRIVE, unset: "false" };
         /// Protect data of NVMe/TCP by digests (CRC32C).
@@ -241,6 +244,7 @@ impl From<Medium> for MediumKeys {
                 keys.dhchap_key = drive.dhchap_key;
                 keys.dhchap_ctrl_key = drive.dhchap_ctrl_key;
                 keys.tls_key = drive.tls_key;
+                keys.concat = unless(drive.concat, false);
                 keys.header_digest = unless(drive.header_digest, false);
                 keys.data_digest = unless(drive.data_digest, false);
                 keys.nsid = drive.nsid;
@@ -313,6 +317,7 @@ impl From<MediumKeys> for Medium {
                 dhchap_key: keys.dhchap_key,
                 dhchap_ctrl_key: keys.dhchap_ctrl_key,
                 tls_key: keys.tls_key,
+                concat: keys.concat.unwrap_or(false),
                 header_digest: keys.header_digest.unwrap_or(false),
                 data_digest: keys.data_digest.unwrap_or(false),
                 nsid: keys.nsid,
@@ -419,7 +424,7 @@ mod tests {
     use super::*;
 
     /// One medium of every key, as in a file.
-    const ALL: [(&str, &str); 26] = [
+    const ALL: [(&str, &str); 27] = [
         ("path", "\"p\""),
         ("size", "\"1MiB\""),
         ("target", "\"pci:0000:01:00.0\""),
@@ -427,6 +432,7 @@ mod tests {
         ("dhchap_key", "\"k\""),
         ("dhchap_ctrl_key", "\"c\""),
         ("tls_key", "\"t\""),
+        ("concat", "true"),
         ("header_digest", "true"),
         ("data_digest", "true"),
         ("nsid", "1"),

@@ -125,6 +125,8 @@ pub struct Drive {
     pub dhchap_ctrl_key: Option<PathBuf>,
     /// File with that host's key of TLS.
     pub tls_key: Option<PathBuf>,
+    /// Whether a key of TLS is made by DH-HMAC-CHAP.
+    pub concat: bool,
     /// Whether headers have digests over NVMe/TCP.
     pub header_digest: bool,
     /// Whether data have digests over NVMe/TCP.

@@ -1,7 +1,9 @@
 //! DH-HMAC-CHAP after Connect of a queue (Base 2.1, 8.3.5): this host proves that it knows
 //! its secret, and the controller that it knows its own.
 
-use authentication::{Failed, Group, Hash, HostSide, Parties};
+use std::sync::Arc;
+
+use authentication::{Failed, Generated, Group, Hash, HostSide, Parties, Secret};
 use nvme_spec::Sqe;
 use nvme_spec::fabrics::{AuthenticationCdw10, FabricsType, SECP_NVME};
 use nvme_spec::sgl::{SglDescriptor, SglDescriptorSubType, SglDescriptorType, SglIdentifier};
@@ -42,6 +44,31 @@ pub(super) fn authenticate(
         Some(secret) if asks => secret.clone(),
         _ => return Ok(()),
     };
+    exchange(talk, encoder, identity, (secret, false)).map(drop)
+}
+
+/// Makes a key of TLS with the controller, which asks for authentication.
+///
+/// # Errors
+/// One of both has no secret, or another one; or the target makes no key.
+pub(super) fn make_key(
+    talk: &mut Talk<'_>,
+    encoder: &Encoder,
+    identity: &Identity,
+) -> Result<Generated, DriverError> {
+    let secret = identity.secret.clone();
+    let secret = secret.expect("a host that makes keys has a secret");
+    let generated = exchange(talk, encoder, identity, (secret, true))?;
+    Ok(generated.expect("an exchange for a key has one when it has succeeded"))
+}
+
+/// A whole exchange, and the key where one is made.
+fn exchange(
+    talk: &mut Talk<'_>,
+    encoder: &Encoder,
+    identity: &Identity,
+    (secret, concatenates): (Arc<Secret>, bool),
+) -> Result<Option<Generated>, DriverError> {
     let parties = Parties {
         hostnqn: identity.name().to_owned(),
         subnqn: talk.target.nqn().to_owned(),
@@ -58,15 +85,18 @@ pub(super) fn authenticate(
         cid: 0,
     };
     let mut side = HostSide::new(parties, random, 1, &Hash::ALL, &Group::ALL);
+    if concatenates {
+        side = side.concatenating();
+    }
     messages.put(&side.negotiate())?;
     let reply = side.reply(&messages.fetch()?);
     let reply = messages.or_end(&side, reply)?;
     messages.put(&reply)?;
     let last = side.finish(&messages.fetch()?);
-    match messages.or_end(&side, last)? {
-        Some(last) => messages.put(&last),
-        None => Ok(()),
+    if let Some(last) = messages.or_end(&side, last)? {
+        messages.put(&last)?;
     }
+    Ok(side.take_generated())
 }
 
 /// The commands that carry messages.
@@ -138,6 +168,11 @@ impl Messages<'_, '_> {
         result.map_err(|failed| {
             // The target may have closed the connection: the failure is known.
             let _ = self.put(&side.failure(failed));
+            if failed == Failed::Concatenation {
+                return self.talk.refused(
+                    "the target does not make a key of TLS with this host (secure channel concatenation), which --concat or concat = true asks for, or has to; its system may have no OpenSSL 3".to_owned(),
+                );
+            }
             self.talk.refused(format!(
                 "authentication failed ({failed}); check the secrets of the host {} here (--dhchap-key, --dhchap-ctrl-key) and there",
                 side.host_nqn()

@@ -7,6 +7,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use authentication::Generated;
 use nvme_spec::fabrics::{
     CNTLID_DYNAMIC, CONNECT_DATA_SIZE, ConnectCdw10, ConnectCdw11, ConnectData, ConnectDw0,
     FabricsType, InvalidParameterDw0,
@@ -19,10 +20,10 @@ use rustix::net::sockopt;
 use zerocopy::IntoBytes;
 
 use super::address::TcpAddress;
-use super::authenticate::authenticate;
+use super::authenticate::{authenticate, make_key};
 use super::connection::Connection;
 use super::identity::{Identity, terminated};
-use super::stream::Stream;
+use super::stream::{Channel, Stream};
 use super::talk::{Said, Talk, capsule_with};
 use super::wire::{Wire, offer};
 use crate::DriverError;
@@ -48,9 +49,16 @@ pub(super) struct Wanted {
     pub(super) cntlid: Option<u16>,
     /// Bytes of data in a capsule at most.
     pub(super) in_capsule: u32,
-    /// The address of the Admin Queue's connection, for an I/O queue: a name may stand for the
-    /// addresses of several targets, and is not resolved again.
+}
+
+/// Where a connection goes, and how.
+#[derive(Clone, Copy)]
+pub(super) struct Way<'a> {
+    pub(super) target: &'a TcpAddress,
+    /// The address of the first connection: a name may stand for the addresses of several targets,
+    /// and is not resolved again.
     pub(super) peer: Option<SocketAddr>,
+    pub(super) channel: &'a Channel,
 }
 
 /// Connects a queue: its connection, and the controller's identifier.
@@ -58,16 +66,15 @@ pub(super) struct Wanted {
 /// # Errors
 /// [`DriverError::Target`]; [`DriverError::Timeout`] and the others of a connection.
 pub(super) fn open(
-    target: &TcpAddress,
+    way: Way<'_>,
     identity: &Identity,
     wanted: Wanted,
     timeout: Duration,
 ) -> Result<(Connection, u16), DriverError> {
     let deadline = Instant::now() + timeout;
-    let (sqe, data) = connect(target, wanted, identity);
+    let (sqe, data) = connect(way.target, wanted, identity);
     let (mut talk, encoder, agreement, cqe) = loop {
-        let to = (target, wanted.peer);
-        let (mut talk, agreement) = agree(to, identity, timeout, deadline)?;
+        let (mut talk, agreement) = agree(way, identity, timeout, deadline)?;
         let encoder = Encoder::new(agreement);
         let cqe = ask(&mut talk, &encoder, &sqe, data.as_bytes())?;
         // The target may not have noticed the end of the last connection of this queue yet.
@@ -78,9 +85,17 @@ pub(super) fn open(
         drop(talk);
         std::thread::sleep(RETRY);
     };
-    let (cntlid, asks) = admitted(&talk, &cqe, identity)?;
-    // What this host wants of the controller is proved on the Admin Queue.
-    if wanted.qid == 0 || asks {
+    let admitted = admitted(&talk, &cqe, identity)?;
+    if admitted.ascr() {
+        return Err(talk.refused(
+            "the target requires a key of TLS that both sides make (secure channel concatenation); write --concat with the secret of this host".to_owned(),
+        ));
+    }
+    let (cntlid, asks) = (admitted.cntlid(), admitted.atr());
+    // What this host wants of the controller is proved on the Admin Queue, or before it where both
+    // have made a key.
+    let is_proved = matches!(way.channel, Channel::Generated(_));
+    if (wanted.qid == 0 && !is_proved) || asks {
         authenticate(&mut talk, &encoder, identity, asks)?;
     }
     // One entry of the queue stays empty.
@@ -90,26 +105,54 @@ pub(super) fn open(
     Ok((Connection::new(stream, wire), cntlid))
 }
 
+/// Makes a key of TLS with a controller (secure channel concatenation): on an Admin Queue in clear,
+/// which serves nothing else and ends here. Returns the address that it had, too.
+///
+/// # Errors
+/// Those of [`open`].
+pub(super) fn concatenate(
+    target: &TcpAddress,
+    identity: &Identity,
+    wanted: Wanted,
+    timeout: Duration,
+) -> Result<(Generated, Option<SocketAddr>), DriverError> {
+    let deadline = Instant::now() + timeout;
+    let (sqe, data) = connect(target, wanted, identity);
+    let way = Way {
+        target,
+        peer: None,
+        channel: &Channel::Plain,
+    };
+    let (mut talk, agreement) = agree(way, identity, timeout, deadline)?;
+    let encoder = Encoder::new(agreement);
+    let cqe = ask(&mut talk, &encoder, &sqe, data.as_bytes())?;
+    if !admitted(&talk, &cqe, identity)?.atr() {
+        return Err(talk.refused(
+            "the target does not ask for authentication, by which a key of TLS is made; give it the secret of this host".to_owned(),
+        ));
+    }
+    let generated = make_key(&mut talk, &encoder, identity)?;
+    let peer = rustix::net::getpeername(talk.into_parts().0);
+    let peer = peer.ok().flatten();
+    Ok((generated, peer.and_then(|peer| peer.try_into().ok())))
+}
+
 /// A connection whose sides have agreed how PDUs look.
 pub(super) fn agree<'a>(
-    (target, peer): (&'a TcpAddress, Option<SocketAddr>),
+    way: Way<'a>,
     identity: &Identity,
     timeout: Duration,
     deadline: Instant,
 ) -> Result<(Talk<'a>, Agreement), DriverError> {
+    let Way { target, peer, .. } = way;
     let socket = reach(target, peer, deadline)?;
-    let stream = match &identity.tls {
-        None => Stream::Plain(socket),
-        Some(key) => {
-            let names = [identity.name(), target.nqn()];
-            let secured = Stream::secured(socket, key, names, deadline);
-            secured.map_err(|reason| DriverError::Target {
-                address: target.to_string(),
-                reason,
-                kind: None,
-            })?
-        }
-    };
+    let names = [identity.name(), target.nqn()];
+    let stream = Stream::new(socket, way.channel, names, deadline);
+    let stream = stream.map_err(|reason| DriverError::Target {
+        address: target.to_string(),
+        reason,
+        kind: None,
+    })?;
     let offer = offer(identity.digests);
     let mut talk = Talk::new((target, offer), stream, timeout, deadline);
     talk.send(&Head::from(&offer.request()))?;
@@ -215,20 +258,14 @@ pub(super) fn connect(
     (sqe, data)
 }
 
-/// The controller's identifier of a Connect that succeeded, and whether it asks for
-/// authentication.
-fn admitted(talk: &Talk<'_>, cqe: &Cqe, identity: &Identity) -> Result<(u16, bool), DriverError> {
+/// What the answer to a Connect that succeeded has: the controller's identifier, and whether it asks
+/// for authentication, and for a key of TLS.
+fn admitted(talk: &Talk<'_>, cqe: &Cqe, identity: &Identity) -> Result<ConnectDw0, DriverError> {
     let status = cqe.status.status();
     if !status.is_success() {
         return Err(talk.refused(refusal(status, cqe.dw0, talk.target, identity)));
     }
-    let admitted = ConnectDw0::from(cqe.dw0);
-    if admitted.ascr() {
-        return Err(talk.refused(
-            "the target requires TLS by secure channel concatenation, which this host does not support; allow this host without it".to_owned(),
-        ));
-    }
-    Ok((admitted.cntlid(), admitted.atr()))
+    Ok(ConnectDw0::from(cqe.dw0))
 }
 
 /// Why a target refused Connect, and the next step.
@@ -261,7 +298,7 @@ fn refusal(status: Status, dw0: u32, target: &TcpAddress, identity: &Identity) -
             let of = if in_data { "data" } else { "command" };
             format!("the target rejects byte {at} of Connect's {of}: {field}")
         }
-        Status::CONNECT_INVALID_HOST => format!("{not_allowed}; a host with a key of TLS there needs --tls-key"),
+        Status::CONNECT_INVALID_HOST => format!("{not_allowed}; a host with a key of TLS there needs --tls-key, and one that has to make a key --concat"),
         Status::CONNECT_INCOMPATIBLE_FORMAT => {
             "the target does not support this format of Connect".to_owned()
         }
@@ -327,13 +364,17 @@ mod tests {
             entries: 32,
             cntlid: Some(1),
             in_capsule: 0,
-            peer: None,
         };
         let identity = Identity::of_process().unwrap();
         // Command Sequence Error, and Invalid Field in Command, which is final.
         for (statuses, is_connected) in [(&[0x0c, 0x0c, 0][..], true), (&[0x02], false)] {
             let (target, answers) = answering(statuses);
-            let opened = open(&target, identity, wanted, Duration::from_secs(10));
+            let way = Way {
+                target: &target,
+                peer: None,
+                channel: &Channel::Plain,
+            };
+            let opened = open(way, identity, wanted, Duration::from_secs(10));
             assert_eq!(opened.is_ok(), is_connected, "{statuses:?}");
             drop(opened);
             answers.join().unwrap();
@@ -374,7 +415,6 @@ mod tests {
             entries: 32,
             cntlid: None,
             in_capsule: ADMIN_IN_CAPSULE,
-            peer: None,
         };
         let (sqe, data) = connect(&target, wanted, identity);
         let mut expected = [0u32; 16];

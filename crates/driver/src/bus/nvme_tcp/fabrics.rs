@@ -7,7 +7,7 @@ use nvme_spec::{Cqe, Sqe};
 use nvme_tcp::Encoder;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::connect::{self, Wanted};
+use super::connect::{self, Wanted, Way};
 use super::{Fabrics, NvmeTcp, lock};
 use crate::DriverError;
 
@@ -18,7 +18,6 @@ impl Fabrics for NvmeTcp {
             entries: 2,
             cntlid: Some(self.cntlid.load(Ordering::Relaxed)),
             in_capsule: 0,
-            peer: None,
         };
         let (_, data) = connect::connect(&self.target, wanted, &self.host);
         data.as_bytes().to_vec()
@@ -26,12 +25,13 @@ impl Fabrics for NvmeTcp {
 
     fn connect(&self, command: &[u8; 64], data: &[u8]) -> Result<[u32; 4], DriverError> {
         let deadline = Instant::now() + self.timeout;
-        let (mut talk, agreement) = connect::agree(
-            (&self.target, *lock(&self.peer)),
-            &self.host,
-            self.timeout,
-            deadline,
-        )?;
+        let channel = lock(&self.channel).clone();
+        let way = Way {
+            target: &self.target,
+            peer: *lock(&self.peer),
+            channel: &channel,
+        };
+        let (mut talk, agreement) = connect::agree(way, &self.host, self.timeout, deadline)?;
         let cqe = connect::ask(&mut talk, &Encoder::new(agreement), &sqe_of(command), data)?;
         Ok(dwords(&cqe))
     }

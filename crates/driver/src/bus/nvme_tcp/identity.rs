@@ -8,6 +8,8 @@ use authentication::{Randomness, Secret, TlsKey};
 use nvme_spec::fabrics::NQN_SIZE;
 use nvme_spec::tcp::Digests;
 
+use super::stream::Channel;
+
 /// A host.
 #[derive(Clone, Debug)]
 pub struct Identity {
@@ -21,6 +23,8 @@ pub struct Identity {
     pub(super) controller: Option<Arc<Secret>>,
     /// Its key of TLS: it connects through TLS.
     pub(super) tls: Option<Arc<TlsKey>>,
+    /// It makes a key of TLS with the controller, and connects through TLS with that.
+    pub(super) concatenates: bool,
     /// What it asks targets for: CRC32C of headers and of data.
     pub(super) digests: Digests,
 }
@@ -98,6 +102,30 @@ impl Identity {
         Self { tls, ..self }
     }
 
+    /// As this host, which makes a key of TLS with each controller by DH-HMAC-CHAP (secure channel
+    /// concatenation), and connects through TLS with that.
+    ///
+    /// # Errors
+    /// It has no secret, or a key of TLS.
+    pub fn with_concatenation(self) -> Result<Self, String> {
+        if self.secret.is_none() || self.tls.is_some() {
+            return Err(
+                "a key of TLS is made by DH-HMAC-CHAP: give the host's secret, and no key of TLS"
+                    .to_owned(),
+            );
+        }
+        Ok(Self {
+            concatenates: true,
+            ..self
+        })
+    }
+
+    /// How its connections are protected, where no key is made.
+    pub(super) fn channel(&self) -> Channel {
+        let key = self.tls.clone();
+        key.map_or(Channel::Plain, Channel::Key)
+    }
+
     /// This host with digests of headers and of data, which its targets have to agree to.
     #[must_use]
     pub fn with_digests(mut self, header: bool, data: bool) -> Self {
@@ -134,6 +162,7 @@ impl Identity {
             secret: None,
             controller: None,
             tls: None,
+            concatenates: false,
             digests: Digests::new(),
         }
     }

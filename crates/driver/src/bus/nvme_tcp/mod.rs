@@ -17,7 +17,7 @@
 //! again, and so does enabling a controller that was disabled. Locks are taken in the order
 //! registers, shared memory, Admin Queue, I/O queue, completion queue.
 //!
-//! What it does not do: no TLS, no keep alive, and no data other than one SGL data block.
+//! What it does not do: no keep alive, and no data other than one SGL data block.
 
 mod address;
 mod authenticate;
@@ -56,6 +56,7 @@ use self::properties::Registers;
 use self::queues::Queue;
 use self::rings::Cq;
 use self::shared::Shared;
+use self::stream::Channel;
 use super::{Bus, Fabrics, MappedDoorbells, NAP, spin_then_nap};
 use crate::DriverError;
 
@@ -92,6 +93,8 @@ pub struct NvmeTcp {
     in_capsule: AtomicU32,
     /// The address of the Admin Queue's connection.
     peer: Mutex<Option<SocketAddr>>,
+    /// How the connections of this association are protected.
+    channel: Mutex<Channel>,
     /// The controller, as Connect has named it.
     cntlid: AtomicU16,
     /// Queues with bytes that were neither taken nor sent.
@@ -170,6 +173,7 @@ impl NvmeTcp {
             epoll,
             in_capsule: AtomicU32::new(0),
             peer: Mutex::new(None),
+            channel: Mutex::new(host.channel()),
             cntlid: AtomicU16::new(0),
             unfinished: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),

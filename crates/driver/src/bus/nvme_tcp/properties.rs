@@ -1,6 +1,7 @@
 //! The registers that a driver expects: properties of the controller, by Property Get and Property
 //! Set (Base 2.1, 6.5 and 6.6), and those of the Admin Queue's rings, which only this end has.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -10,10 +11,11 @@ use nvme_spec::registers::{
 };
 use nvme_spec::{Cqe, Sqe};
 
-use super::connect::{self, ADMIN_IN_CAPSULE, Wanted};
+use super::connect::{self, ADMIN_IN_CAPSULE, Wanted, Way};
 use super::connection::End;
 use super::queues::OWN_CID;
 use super::rings::{Cq, Sq};
+use super::stream::Channel;
 use super::{NvmeTcp, QUEUES, lock};
 use crate::DriverError;
 
@@ -42,9 +44,21 @@ impl NvmeTcp {
             entries: ADMIN_ENTRIES,
             cntlid: None,
             in_capsule: ADMIN_IN_CAPSULE,
-            peer: None,
         };
-        let (connection, cntlid) = connect::open(&self.target, &self.host, wanted, self.timeout)?;
+        let (channel, peer) = if self.host.concatenates {
+            let made = connect::concatenate(&self.target, &self.host, wanted, self.timeout);
+            let (generated, peer) = made?;
+            (Channel::Generated(Arc::new(generated)), peer)
+        } else {
+            (self.host.channel(), None)
+        };
+        let way = Way {
+            target: &self.target,
+            peer,
+            channel: &channel,
+        };
+        let (connection, cntlid) = connect::open(way, &self.host, wanted, self.timeout)?;
+        *lock(&self.channel) = channel;
         self.cntlid.store(cntlid, Ordering::Relaxed);
         *lock(&self.peer) = connection.peer();
         *lock(&self.queues[0]) = Some(self.queue(0, connection, None)?);

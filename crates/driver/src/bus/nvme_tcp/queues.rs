@@ -13,7 +13,7 @@ use nvme_spec::{Cqe, Sqe, Status};
 use rustix::event::epoll;
 
 use super::commands::data_of;
-use super::connect::{self, Wanted};
+use super::connect::{self, Wanted, Way};
 use super::connection::{Connection, End};
 use super::rings::{Cq, Sq};
 use super::shared::Shared;
@@ -312,9 +312,14 @@ impl NvmeTcp {
             entries,
             cntlid: Some(self.cntlid.load(Ordering::Relaxed)),
             in_capsule: self.in_capsule.load(Ordering::Relaxed),
-            peer: *lock(&self.peer),
         };
-        let (connection, _) = connect::open(&self.target, &self.host, wanted, self.timeout)?;
+        let channel = lock(&self.channel).clone();
+        let way = Way {
+            target: &self.target,
+            peer: *lock(&self.peer),
+            channel: &channel,
+        };
+        let (connection, _) = connect::open(way, &self.host, wanted, self.timeout)?;
         *place = Some(self.queue(qid, connection, Some(sq))?);
         Ok(Status::SUCCESSFUL_COMPLETION)
     }

@@ -3,13 +3,46 @@
 use std::io::{Error, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Instant;
 
-use authentication::TlsKey;
+use authentication::{Generated, TlsKey};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tls::{Client, Failed, Progress, Psk, Session};
 use zeroize::Zeroizing;
+
+/// How the bytes of a connection are protected.
+#[derive(Clone, Debug)]
+pub(super) enum Channel {
+    /// They are not.
+    Plain,
+    /// By TLS with the key of this host.
+    Key(Arc<TlsKey>),
+    /// By TLS with a key that this host and the controller have made.
+    Generated(Arc<Generated>),
+}
+
+impl Channel {
+    /// The name of the key, and the key; `None`: there is none.
+    fn psk(&self, [hostnqn, subnqn]: [&str; 2]) -> Result<Option<(String, Psk)>, String> {
+        let derived;
+        let (name, psk) = match self {
+            Self::Plain => return Ok(None),
+            Self::Key(key) => {
+                let key = key.of(hostnqn, subnqn);
+                derived = key.ok_or("the NQNs are too long for a key of TLS")?;
+                (&derived.0, &derived.1)
+            }
+            Self::Generated(generated) => (&generated.name, &generated.psk),
+        };
+        let psk = Psk {
+            key: Zeroizing::new(psk.bytes().to_vec()),
+            is_sha384: psk.is_sha384(),
+        };
+        Ok(Some((name.clone(), psk)))
+    }
+}
 
 /// See the module. It never blocks. After a write that would have, the next one begins with the
 /// same bytes.
@@ -19,23 +52,19 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// The stream of a socket that does not block, by TLS with this key.
+    /// The stream of a socket that does not block, between this host and a subsystem.
     ///
     /// # Errors
     /// What the user is to be shown.
-    pub(super) fn secured(
+    pub(super) fn new(
         socket: TcpStream,
-        key: &TlsKey,
-        [hostnqn, subnqn]: [&str; 2],
+        channel: &Channel,
+        names: [&str; 2],
         deadline: Instant,
     ) -> Result<Self, String> {
         let system = |error: Error| error.to_string();
-        let (identity, psk) = key
-            .of(hostnqn, subnqn)
-            .ok_or("the NQNs are too long for a key of TLS")?;
-        let psk = Psk {
-            key: Zeroizing::new(psk.bytes().to_vec()),
-            is_sha384: psk.is_sha384(),
+        let Some((identity, psk)) = channel.psk(names)? else {
+            return Ok(Self::Plain(socket));
         };
         let client = Client::new(identity.as_bytes(), psk).map_err(system)?;
         let mut session = Session::connect(&client, socket.into()).map_err(system)?;
