@@ -28,4 +28,4 @@ pub use controller::state::{
     FORMAT_VERSION as STATE_FORMAT, OLDEST_VERSION as OLDEST_STATE_FORMAT,
 };
 pub use keep::timing::file::StateFile;
-pub use supervisor::{Source, spec_of};
+pub use supervisor::{Source, check_tls, spec_of};

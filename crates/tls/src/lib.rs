@@ -21,6 +21,7 @@ mod session;
 
 pub use self::context::{Client, Found, Lookup, Psk, Server};
 pub use self::hello::Offer;
+pub use self::library::available;
 pub use self::session::{Failed, Progress, RECORD, Session};
 
 #[cfg(test)]

@@ -163,6 +163,14 @@ pub(crate) fn library() -> Result<&'static Library, Missing> {
     loaded.as_ref().map_err(Clone::clone)
 }
 
+/// Whether the system has OpenSSL 3, which is looked for at the first call.
+///
+/// # Errors
+/// It has none.
+pub fn available() -> std::io::Result<()> {
+    library().map(drop).map_err(std::io::Error::other)
+}
+
 impl Library {
     /// The reason of the last error of this thread, in the library's words.
     pub(crate) fn reason(&self) -> String {

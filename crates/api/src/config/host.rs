@@ -1,8 +1,10 @@
 //! `[[host]]`: a host that connects over NVMe/TCP, and the secrets that it and the controller prove
 //! to know.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::object::{Bounds, Names, object};
 use super::problem::{Place, Problem};
@@ -12,6 +14,18 @@ use super::{Config, Controller};
 const MAX_HOSTS: usize = 4096;
 /// Longest NQN (Base 2.1, 4.7).
 const MAX_NQN_LEN: usize = 223;
+
+/// Use of a key of TLS that host and controller make by DH-HMAC-CHAP (secure channel
+/// concatenation).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Concatenation {
+    /// Where the host asks for it, and the server's system has OpenSSL 3.
+    #[default]
+    Allowed,
+    /// For every connection: the host does not connect otherwise.
+    Required,
+}
 
 object! {
     /// Host over NVMe/TCP.
@@ -37,6 +51,10 @@ object! {
             value: "FILE",
             names: Names::Files,
         };
+        /// Encryption by TLS with a key that host and controller make by DH-HMAC-CHAP (secure channel
+        /// concatenation): `allowed` where the host asks for that, `required` for all of its
+        /// connections to controllers. Needs `dhchap_key`.
+        concatenation: Concatenation = Concatenation::default() => Step;
         /// File with the pre-shared key of the host for TLS 1.3, as `nvme gen-tls-key` prints it:
         /// the host connects through TLS, and not otherwise. A regular file that only its owner can
         /// read, or `credential:NAME` for a systemd credential.
@@ -76,12 +94,11 @@ impl Config {
         }
     }
 
-    /// The NQNs of hosts that connect to a controller through TLS.
-    pub fn secured_hosts(&self, controller: &Controller) -> BTreeSet<String> {
-        let has_key = |nqn: &&str| self.host_of(nqn).is_some_and(|host| host.tls_key.is_some());
+    /// The hosts of `[[host]]` that may connect to a controller over NVMe/TCP.
+    pub fn known_hosts(&self, controller: &Controller) -> impl Iterator<Item = &Host> {
         let allowed = self.allowed_hosts(controller).unwrap_or_default();
-        let secured = allowed.into_iter().filter(has_key);
-        secured.map(str::to_owned).collect()
+        let known = allowed.into_iter().filter_map(|nqn| self.host_of(nqn));
+        known.collect::<Vec<_>>().into_iter()
     }
 
     /// Whether every host that may connect to a controller authenticates itself.
@@ -131,6 +148,13 @@ impl Config {
                     format!("name = \"{name}\": another host has that name: choose another one")
                 });
             }
+            let is_required = host.concatenation == Concatenation::Required;
+            place.require(!is_required || host.dhchap_key.is_some(), || {
+                "concatenation = \"required\": a key of TLS is made by DH-HMAC-CHAP: write dhchap_key, too".into()
+            });
+            place.require(!is_required || host.tls_key.is_none(), || {
+                "concatenation = \"required\": a host with a tls_key connects with that: remove one of both".into()
+            });
             place.require(
                 host.dhchap_key.is_some() || host.dhchap_ctrl_key.is_none(),
                 || {
@@ -199,18 +223,17 @@ mod tests {
     #[test]
     fn hosts_with_a_key_of_tls_are_authenticated() {
         let secure = "[[host]]\nnqn = \"nqn.s\"\nname = \"s\"\ntls_key = \"/k\"\n";
-        let secured = |text: &str| {
+        let known = |text: &str| {
             let config = from_toml(text).unwrap();
-            let secured = config.secured_hosts(&config.controller[0]);
-            secured.into_iter().collect::<Vec<_>>()
+            let known = config.known_hosts(&config.controller[0]);
+            known.map(|host| host.nqn.clone()).collect::<Vec<_>>()
         };
-        assert_eq!(secured(&format!("{secure}{OUTSIDE}")), ["nqn.s"]);
-        assert_eq!(secured(&format!("{secure}{KEYED}{OUTSIDE}")), ["nqn.s"]);
-        assert_eq!(secured(&format!("{KEYED}{OUTSIDE}")), [""; 0]);
-        assert_eq!(secured(LOCAL), [""; 0]);
+        assert_eq!(known(&format!("{secure}{OUTSIDE}")), ["nqn.s"]);
+        let both = format!("{secure}{KEYED}{OUTSIDE}");
+        assert_eq!(known(&both), ["nqn.s", "nqn.a"]);
+        assert_eq!(known(LOCAL), [""; 0]);
         let listed = "tcp = { allow = [\"a\"] }";
-        let text = format!("{secure}{KEYED}{OUTSIDE}{listed}");
-        assert_eq!(secured(&text), [""; 0], "it is not allowed here");
+        assert_eq!(known(&format!("{both}{listed}")), ["nqn.a"]);
         assert!(from_toml(&format!("{secure}{PLAIN}{OUTSIDE}")).is_err());
     }
 
@@ -226,6 +249,14 @@ mod tests {
             (
                 "[[host]]\nnqn = \"nqn.a\"\ndhchap_ctrl_key = \"/k\"".to_owned(),
                 "write dhchap_key, too",
+            ),
+            (
+                "[[host]]\nnqn = \"nqn.a\"\nconcatenation = \"required\"".to_owned(),
+                "write dhchap_key, too",
+            ),
+            (
+                format!("{KEYED}tls_key = \"/t\"\nconcatenation = \"required\""),
+                "remove one of both",
             ),
             (
                 format!("{LOCAL}tcp = {{ allow = [\"x\"] }}"),

@@ -45,7 +45,7 @@ pub use allow::AdminAllow;
 pub use ana::{Ana, AnaState};
 pub use control::Control;
 pub use controller::{Controller, Doorbells, Fuse};
-pub use host::Host;
+pub use host::{Concatenation, Host};
 pub use initial::Initial;
 pub use listen::Listen;
 pub use medium::{Backing, Dialect, Direct, Drive as DriveMedium, Medium, MediumKeys, Vendor};

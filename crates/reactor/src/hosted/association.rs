@@ -89,8 +89,10 @@ impl Attached {
     /// Whether it has become a host, and has not entered the list of hosts.
     #[inline]
     pub(crate) fn is_to_enter(&self) -> bool {
-        let association = self.association.as_ref();
-        self.pending.is_some() && association.is_some_and(|it| it.proof() != Proof::Pending)
+        let proof = self.association.as_ref().map(|it| it.proof());
+        // One that has made a key of TLS becomes one when it comes with that.
+        let is_none = matches!(proof, None | Some(Proof::Pending | Proof::Concatenated));
+        self.pending.is_some() && !is_none
     }
 
     /// It is a host from now on: for the list of hosts, and for the log where that tells of it.

@@ -3,17 +3,18 @@
 //! kept elsewhere, shown or saved.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
 use anyhow::Context;
-use api::config::{self, Controller};
+use api::config::{self, Concatenation, Config, Controller};
 use authentication::{Secret, TlsKey};
 use driver::bus::nvme_tcp::Identity;
 use engine::ControllerSlot;
 use transport::nvme_tcp::{
-    Access, Allowed, Handshakes, Job, Keys, Powers, Tls, handshakes, powers,
+    Access, Allowed, Channel, Handshakes, Job, Keys, Powers, Tls, handshakes, powers, tls_available,
 };
 
 use super::State;
@@ -39,6 +40,9 @@ pub(super) fn host_of(drive: &config::DriveMedium) -> anyhow::Result<Option<Arc<
     if let Some(path) = &drive.tls_key {
         identity = identity.with_tls(tls_key(path)?);
     }
+    if drive.concat {
+        identity = identity.with_concatenation().map_err(anyhow::Error::msg)?;
+    }
     Ok(Some(Arc::new(identity.with_digests(header, data))))
 }
 
@@ -57,7 +61,37 @@ fn of_host(host: &config::Host) -> anyhow::Result<Allowed> {
             .map(tls_key)
             .transpose()?
             .map(Arc::new),
+        must_concatenate: host.concatenation == Concatenation::Required,
     })
+}
+
+/// Why hosts or drives of a configuration that need TLS would not have it on this machine.
+///
+/// # Errors
+/// It has no OpenSSL 3.
+pub fn check_tls(config: &Config) -> io::Result<()> {
+    let mut over_tcp = config.controller.iter();
+    let is_secured = |controller: &Controller| {
+        controller.tcp_address().is_some() && !channels(config, controller).is_empty()
+    };
+    let mut media = config.media.iter().map(|medium| &medium.backing);
+    let is_remote = |backing: &config::Backing| matches!(backing, config::Backing::Drive(drive) if drive.tls_key.is_some() || drive.concat);
+    if over_tcp.any(is_secured) || media.any(is_remote) {
+        return tls_available();
+    }
+    Ok(())
+}
+
+/// Hosts of a controller that come through TLS, each with the way to its key.
+pub(super) fn channels(config: &Config, controller: &Controller) -> BTreeMap<String, Channel> {
+    let channel = |host: &config::Host| match host.concatenation {
+        _ if host.tls_key.is_some() => Some(Channel::Key),
+        Concatenation::Required => Some(Channel::Concatenation),
+        Concatenation::Allowed => None,
+    };
+    let hosts = config.known_hosts(controller);
+    let channels = hosts.filter_map(|host| Some((host.nqn.clone(), channel(host)?)));
+    channels.collect()
 }
 
 fn keys(host: &config::Host) -> anyhow::Result<Option<Keys>> {
@@ -93,7 +127,7 @@ impl State {
             };
             hosts.insert(nqn.to_owned(), allowed);
         }
-        Ok(Access::of(hosts, self.powers()?))
+        Ok(Access::of(hosts, self.powers()?, self.generated.clone()))
     }
 
     /// Has these hosts be those of the configuration: controllers admit them from now on, with the
@@ -112,7 +146,7 @@ impl State {
             self.reactors[one.reactor].set_access(one.slot, one.access, one.tls)?;
         }
         for controller in self.config.controller.clone() {
-            let secured = self.config.secured_hosts(&controller);
+            let secured = channels(&self.config, &controller);
             let mut served = self.controllers.iter_mut();
             let served = served.find(|served| served.name == controller.name);
             if let Some(listed) = served.and_then(|served| served.listed.as_mut()) {
@@ -160,20 +194,33 @@ impl State {
         Ok((access, tls))
     }
 
-    /// TLS of a controller, where a host that may connect to it has a key.
+    /// TLS of a controller, where a host that may connect to it has a key or may make one. Where it
+    /// only may, a system without OpenSSL has none.
     fn tls(
         &mut self,
         controller: &Controller,
         access: &Access,
         names: [&str; 2],
     ) -> anyhow::Result<Option<Tls>> {
-        if self.config.secured_hosts(controller).is_empty() {
+        let is_needed = !channels(&self.config, controller).is_empty();
+        let mut hosts = self.config.known_hosts(controller);
+        if !is_needed && !hosts.any(|host| host.dhchap_key.is_some()) {
             return Ok(None);
         }
         let [subnqn, discovery_nqn] = names;
         let handshakes = self.handshakes()?;
-        let tls = Tls::new(access, subnqn, discovery_nqn, handshakes);
-        tls.map(Some).context("tls_key")
+        match Tls::new(access, subnqn, discovery_nqn, handshakes) {
+            Ok(tls) => Ok(Some(tls)),
+            Err(error) if is_needed => Err(error).context("tls_key, or concatenation"),
+            Err(error) => {
+                let name = &controller.name;
+                tracing::info!(
+                    controller = name,
+                    "no secure channel concatenation: {error}"
+                );
+                Ok(None)
+            }
+        }
     }
 
     /// The thread that does handshakes: it ends when all that may need it have.

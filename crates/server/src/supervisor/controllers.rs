@@ -18,6 +18,7 @@ use transport::nvme_tcp::Listed;
 use transport::vfio_user::{Custody, Entrance};
 use vfio_user::Listener;
 
+use super::access::channels;
 use super::mounts::{Mounted, Socket, mount, mount_apart, unmount_dead};
 use super::{Served, State};
 use crate::reconcile::inventory::find;
@@ -168,7 +169,7 @@ impl State {
         let listed = Listed {
             subnqn: new.config.subnqn.clone(),
             address,
-            secured: Arc::new(self.config.secured_hosts(config)),
+            secured: Arc::new(channels(&self.config, config)),
         };
         self.add(config, reactor, new)?;
         if let Some(served) = self.controllers.last_mut() {

@@ -410,7 +410,7 @@ pub(super) fn associations(presence: &Presence) -> Vec<AssociationStatus> {
             address: host.address,
             authentication: match host.proof {
                 Proof::Unasked => Authentication::None,
-                Proof::Pending => Authentication::Pending,
+                Proof::Pending | Proof::Concatenated => Authentication::Pending,
                 Proof::Host => Authentication::Host,
                 Proof::Both => Authentication::Both,
             },

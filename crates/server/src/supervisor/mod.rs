@@ -46,8 +46,9 @@ use reactor::handle::ReactorHandle;
 use reactor::presence::Presence;
 use reactor::{Pulse, memory_care};
 use tokio::sync::Notify;
-use transport::nvme_tcp::{DiscoveryLog, Handshakes, Listed, Powers};
+use transport::nvme_tcp::{DiscoveryLog, GeneratedKeys, Handshakes, Listed, Powers};
 
+pub use self::access::check_tls;
 pub use self::media::spec_of;
 use self::mounts::Mounted;
 use self::places::Resting;
@@ -131,6 +132,8 @@ struct State {
     discovery: Arc<DiscoveryLog>,
     /// The thread that computes powers for the authentication of hosts, once one needs it.
     powers: Option<Powers>,
+    /// Keys of TLS that hosts have made.
+    generated: GeneratedKeys,
     /// The thread that does handshakes of TLS, once a host has a key.
     handshakes: Option<Handshakes>,
     /// The process that replaces this one when it dies.
@@ -200,6 +203,7 @@ impl Supervisor {
             is_continuing: holder.as_ref().is_some_and(|it| it.generation() > 1),
             discovery: network::no_subsystems(),
             powers: None,
+            generated: GeneratedKeys::default(),
             handshakes: None,
             holder,
             continued: BTreeSet::new(),

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use authentication::{Parties, Secret, TlsKey};
+use authentication::{Concatenates, Parties, Secret, TlsIdentity, TlsKey, TlsPsk};
 
 use super::authentication::{Powers, Proof};
+use super::generated::GeneratedKeys;
 
 /// The secrets of a host.
 #[derive(Clone, Debug)]
@@ -23,11 +24,21 @@ pub struct Allowed {
     pub keys: Option<Keys>,
     /// Its key of TLS: it comes through TLS, and not otherwise.
     pub tls: Option<Arc<TlsKey>>,
+    /// It makes a key of TLS in its exchange, and comes through TLS then, and not otherwise.
+    pub must_concatenate: bool,
+}
+
+/// Hosts, and what their exchanges need.
+#[derive(Debug)]
+struct Hosts {
+    by_nqn: BTreeMap<String, Allowed>,
+    powers: Powers,
+    generated: GeneratedKeys,
 }
 
 /// The hosts of an entrance, by their NQNs.
 #[derive(Clone, Debug, Default)]
-pub struct Access(Option<(Arc<BTreeMap<String, Allowed>>, Powers)>);
+pub struct Access(Option<Arc<Hosts>>);
 
 impl Access {
     /// Every host, without a proof.
@@ -36,15 +47,24 @@ impl Access {
         Self(None)
     }
 
-    /// These hosts only. Those with keys prove that they know them.
+    /// These hosts only. Those with keys prove that they know them. Keys that they make are among
+    /// `generated`.
     #[must_use]
-    pub fn of(hosts: BTreeMap<String, Allowed>, powers: Powers) -> Self {
-        Self(Some((Arc::new(hosts), powers)))
+    pub fn of(hosts: BTreeMap<String, Allowed>, powers: Powers, generated: GeneratedKeys) -> Self {
+        Self(Some(Arc::new(Hosts {
+            by_nqn: hosts,
+            powers,
+            generated,
+        })))
     }
 
     fn allowed(&self, nqn: &str) -> Option<&Allowed> {
-        let (hosts, _) = self.0.as_ref()?;
-        hosts.get(nqn)
+        self.0.as_ref()?.by_nqn.get(nqn)
+    }
+
+    /// The keys that hosts have made, where there are hosts.
+    pub(super) fn generated(&self) -> Option<&GeneratedKeys> {
+        Some(&self.0.as_ref()?.generated)
     }
 
     /// Whether a host that has proved so much, through TLS or not, may stay connected.
@@ -52,14 +72,15 @@ impl Access {
     pub fn keeps(&self, nqn: &str, proof: Proof, is_secured: bool) -> bool {
         let is_proved = |is_asked: bool| match proof {
             Proof::Unasked => !is_asked,
-            Proof::Pending => false,
+            Proof::Pending | Proof::Concatenated => false,
             Proof::Host | Proof::Both => true,
         };
         match (&self.0, self.allowed(nqn)) {
             (None, _) => is_proved(false),
             (Some(_), None) => false,
             (Some(_), Some(host)) => {
-                is_proved(host.keys.is_some()) && (is_secured || host.tls.is_none())
+                let is_clear = host.tls.is_none() && !host.must_concatenate;
+                is_proved(host.keys.is_some()) && (is_secured || is_clear)
             }
         }
     }
@@ -74,10 +95,40 @@ impl Access {
         self.allowed(nqn)?.tls.as_deref()
     }
 
+    /// What `found` makes of the key of this name that a host has made: a host that may still make
+    /// keys, by the secret that it has still.
+    pub(super) fn find_generated<T>(
+        &self,
+        identity: &TlsIdentity<'_>,
+        found: impl FnOnce(&TlsPsk) -> T,
+    ) -> Option<T> {
+        let host = self.allowed(identity.hostnqn())?;
+        let keys = host.keys.as_ref().filter(|_| host.tls.is_none())?;
+        self.generated()?.find(identity, &keys.host, found)
+    }
+
+    /// Whether a host comes through TLS with a key that it has made, or with its own one.
+    pub(super) fn comes_through_tls(&self, nqn: &str, is_generated: bool) -> bool {
+        self.allowed(nqn).is_some_and(|host| match host.tls {
+            Some(_) => !is_generated,
+            None => is_generated && host.keys.is_some(),
+        })
+    }
+
+    /// Whether a host makes a key in the exchange of its admin queue, where that is in clear.
+    pub(super) fn concatenates(&self, nqn: &str) -> Concatenates {
+        match self.allowed(nqn) {
+            Some(host) if host.tls.is_some() => Concatenates::Never,
+            Some(host) if host.must_concatenate => Concatenates::Always,
+            Some(_) => Concatenates::WhenAsked,
+            None => Concatenates::Never,
+        }
+    }
+
     /// What a host is asked to prove.
     pub(super) fn asks(&self, nqn: &str, subnqn: &str) -> Option<(Parties, &Powers)> {
         let keys = self.allowed(nqn)?.keys.as_ref()?;
-        let (_, powers) = self.0.as_ref()?;
+        let powers = &self.0.as_ref()?.powers;
         let parties = Parties {
             hostnqn: nqn.to_owned(),
             subnqn: subnqn.to_owned(),

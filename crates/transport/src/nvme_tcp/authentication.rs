@@ -9,10 +9,13 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 
-use authentication::{ControllerSide, Next, Outcome, Parties, Randomness, Work, Worked};
+use authentication::{
+    Concatenates, ControllerSide, Next, Outcome, Parties, Randomness, Work, Worked,
+};
 use port::time::Time;
 
 use super::connect::Refusal;
+use super::generated::GeneratedKeys;
 use super::judge::Gate;
 use super::places::{Place, Places};
 
@@ -35,6 +38,8 @@ pub enum Proof {
     Unasked,
     /// Nothing yet.
     Pending,
+    /// That it knows its secret, to make a key of TLS: it comes again with that.
+    Concatenated,
     /// That it knows its secret.
     Host,
     /// The same, and the controller has proved that it knows its own.
@@ -42,8 +47,10 @@ pub enum Proof {
 }
 
 impl Proof {
-    pub(super) fn of(exchange: Option<&Exchange>) -> Self {
+    /// At Connect; with a generated key of TLS its host has proved its secret before.
+    pub(super) fn of(exchange: Option<&Exchange>, has_generated: bool) -> Self {
         match exchange {
+            None if has_generated => Self::Host,
             None => Self::Unasked,
             Some(_) => Self::Pending,
         }
@@ -52,7 +59,7 @@ impl Proof {
     pub(super) fn gate(self) -> Gate {
         match self {
             Self::Unasked => Gate::None,
-            Self::Pending => Gate::Closed,
+            Self::Pending | Self::Concatenated => Gate::Closed,
             Self::Host | Self::Both => Gate::Passed,
         }
     }
@@ -98,6 +105,8 @@ pub fn powers() -> (Powers, Receiver<Job>) {
 #[derive(Debug)]
 pub(super) struct Exchange {
     side: ControllerSide,
+    generated: GeneratedKeys,
+    is_concatenated: bool,
     place: Arc<Place<String>>,
     jobs: SyncSender<Job>,
     /// Where the result of the work in progress comes.
@@ -122,13 +131,20 @@ impl Exchange {
     ///
     /// # Errors
     /// There are too many, or no random numbers.
-    pub(super) fn new(parties: Parties, powers: &Powers, now: Time) -> Result<Self, Refusal> {
+    pub(super) fn new(
+        parties: Parties,
+        powers: &Powers,
+        (concatenates, generated): (Concatenates, GeneratedKeys),
+        now: Time,
+    ) -> Result<Self, Refusal> {
         let places = &powers.places;
         let place = places.take(&parties.hostnqn, EXCHANGES, OF_HOST);
         let place = Arc::new(place.ok_or(Refusal::Busy)?);
         let random = random().ok_or(Refusal::Busy)?;
         Ok(Self {
-            side: ControllerSide::new(parties, random),
+            side: ControllerSide::new(parties, random).concatenating(concatenates),
+            generated,
+            is_concatenated: false,
             place,
             jobs: powers.jobs.clone(),
             working: None,
@@ -139,7 +155,9 @@ impl Exchange {
 
     /// Takes a message of the host.
     pub(super) fn take(&mut self, message: &[u8], now: Time) {
-        let Some(work) = self.side.take(message) else {
+        let work = self.side.take(message);
+        self.keep_generated(now);
+        let Some(work) = work else {
             return;
         };
         let (answer, working) = channel();
@@ -171,8 +189,28 @@ impl Exchange {
     }
 
     /// The next message for the host.
-    pub(super) fn next(&mut self) -> Next {
-        self.side.next_message()
+    pub(super) fn next(&mut self, now: Time) -> Next {
+        let next = self.side.next_message();
+        self.keep_generated(now);
+        next
+    }
+
+    /// Keeps the key that both sides have made, before the host can come with it.
+    fn keep_generated(&mut self, now: Time) {
+        if let Some(generated) = self.side.take_generated() {
+            self.generated.keep(self.side.parties(), generated, now);
+            self.is_concatenated = true;
+        }
+    }
+
+    /// Whether its host is to make a key.
+    pub(super) fn must_concatenate(&self) -> bool {
+        self.side.concatenates() == Concatenates::Always
+    }
+
+    /// Whether both sides have made a key, with which the host comes again.
+    pub(super) fn is_concatenated(&self) -> bool {
+        self.is_concatenated
     }
 
     pub(super) fn outcome(&self) -> Outcome {

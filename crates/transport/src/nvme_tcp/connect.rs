@@ -2,6 +2,7 @@
 
 use std::mem::offset_of;
 
+use authentication::Concatenates;
 use nvme_spec::discovery::WELL_KNOWN_DISCOVERY_NQN;
 use nvme_spec::fabrics::{
     CNTLID_DYNAMIC, CONNECT_DATA_SIZE, CONNECT_KATO_OFFSET, CONNECT_QID_OFFSET,
@@ -41,7 +42,7 @@ pub enum Refusal {
     Controller,
     /// The host may not use the subsystem.
     Host,
-    /// The host has a key of TLS, and comes without TLS.
+    /// The host has a key of TLS or has to make one, and comes without TLS.
     Plain,
     /// The key of TLS is another host's, or no host's any more.
     Peer,
@@ -127,6 +128,8 @@ pub(super) struct Connect {
     pub(super) cntlid: u16,
     /// It is for the discovery subsystem.
     pub(super) is_discovery: bool,
+    /// Its host comes through TLS with a key that it has made in an exchange.
+    pub(super) has_generated: bool,
     pub(super) host: Host,
 }
 
@@ -192,12 +195,18 @@ pub(super) fn judge(
         return Err(Refusal::Host);
     }
     let has_key = config.access.tls_key(nqn).is_some();
+    let has_generated = peer.is_some_and(|peer| peer.is_generated);
+    let must_concatenate = config.access.concatenates(nqn) == Concatenates::Always;
     match peer {
         Some(peer) if peer.hostnqn != nqn => return Err(Refusal::Peer),
         Some(peer) if peer.subnqn != subnqn => return Err(Refusal::Data(SUBNQN_OFFSET)),
         // Its key was taken from it after its handshake.
-        Some(_) if !is_discovery && !has_key => return Err(Refusal::Peer),
+        Some(_) if !is_discovery && !config.access.comes_through_tls(nqn, has_generated) => {
+            return Err(Refusal::Peer);
+        }
         None if !is_discovery && has_key => return Err(Refusal::Plain),
+        // It makes its key on its admin queue.
+        None if qid > 0 && must_concatenate => return Err(Refusal::Plain),
         Some(_) | None => {}
     }
     // The controllers of an entrance are dynamic.
@@ -212,6 +221,7 @@ pub(super) fn judge(
         kato_ms: sqe.cdw12,
         cntlid: data.cntlid,
         is_discovery,
+        has_generated,
         host: Host {
             nqn: nqn.to_owned(),
             id: data.hostid,

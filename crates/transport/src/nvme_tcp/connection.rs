@@ -76,6 +76,9 @@ pub enum End {
     /// The host has not proved that it knows its secret in time.
     #[error("the host did not authenticate itself in time")]
     Unauthenticated,
+    /// The host has made a key of TLS here, and has not closed the connection.
+    #[error("the host has made a key of TLS, and does not come again with that")]
+    Concatenated,
     /// Other hosts have come while it proved who it is.
     #[error("there are as many hosts as `hosts` allows")]
     TooManyHosts,
@@ -113,6 +116,7 @@ impl End {
             Self::Refused => "refused",
             Self::Authentication(failed) => authentication_name(*failed),
             Self::Unauthenticated => "authentication-late",
+            Self::Concatenated => "not-through-tls",
             Self::TooManyHosts => "too-many-hosts",
             Self::Reset => "reset",
             Self::Association => "association",

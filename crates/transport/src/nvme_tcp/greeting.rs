@@ -35,9 +35,6 @@ const MESSAGE_HEADER: usize = 4;
 const CLIENT_HELLO: u8 = 1;
 /// How long a connection may be silent or wait for a place, from its accept.
 const WAIT_NS: u64 = 10_000_000_000;
-/// How long a handshake may take from its ClientHello: a round trip, and some milliseconds of the
-/// host.
-const SHAKE_NS: u64 = 3_000_000_000;
 /// How often one that waits looks for the rest of its hello, and for a place.
 const RETRY_NS: u64 = 100_000_000;
 
@@ -158,7 +155,7 @@ impl Greeting {
         let newcomer = match (next.0, way, &config.tls) {
             (Step::Secured(session), ..) => Newcomer::secured(session, config, now)?,
             (Step::Shake(place), Way::Socket(socket, _), Some(tls)) => {
-                let handshake = tls.begin(socket, place, now + SHAKE_NS).map_err(End::Io)?;
+                let handshake = tls.begin(socket, place, now).map_err(End::Io)?;
                 return Ok(Greeted::Greeting(Self {
                     way: Way::Shaking(handshake),
                     config,

@@ -28,7 +28,9 @@
 //! A host that [`Access`] has secrets for proves that it knows them before anything else of its
 //! association is served. The powers that this needs are computed by another thread ([`Powers`]).
 //! One that it has a key of TLS for comes through TLS ([`Greeting`]): another thread does the
-//! handshake ([`Handshakes`]), and the bytes of a `Connection` are a `Stream`.
+//! handshake ([`Handshakes`]), and the bytes of a `Connection` are a `Stream`. One that has a secret
+//! may make such a key with its controller in its exchange ([`GeneratedKeys`]): that connection
+//! serves nothing else, and the host comes again through TLS.
 //!
 //! What it does not do: no listening socket.
 
@@ -42,6 +44,7 @@ mod connection;
 mod counters;
 mod discovery;
 mod entry;
+mod generated;
 mod greeting;
 mod judge;
 mod newcomer;
@@ -58,6 +61,7 @@ mod steps;
 mod stream;
 
 pub use nvme_spec::tcp::Digests;
+pub use tls::available as tls_available;
 
 pub use self::access::{Access, Allowed, Keys};
 pub use self::association::{Association, Polled};
@@ -65,7 +69,8 @@ pub use self::authentication::{Job, Powers, Proof, powers};
 pub use self::connect::{Host, Refusal};
 pub use self::connection::{End, INPUT, NEWCOMER_INPUT};
 pub use self::counters::Counters;
-pub use self::discovery::{DiscoveryLog, DiscoverySession, Listed};
+pub use self::discovery::{Channel, DiscoveryLog, DiscoverySession, Listed};
+pub use self::generated::GeneratedKeys;
 pub use self::greeting::{Greeted, Greeting, Next};
 pub use self::newcomer::{Arrival, Farewell, Newcomer, Progress};
 pub use self::secure::{Handshaker, Handshakes, Tls, handshakes};
@@ -81,7 +86,8 @@ pub struct TargetConfig {
     pub discovery_nqn: String,
     /// Hosts that may connect, and what they prove.
     pub access: Access,
-    /// TLS, where some of them have keys: each connection is then a [`Greeting`] first.
+    /// TLS, where some of them have keys or may make them: each connection is then a [`Greeting`]
+    /// first.
     pub tls: Option<Tls>,
     /// I/O queues of a host at most, as its controller has them.
     pub queues: u16,

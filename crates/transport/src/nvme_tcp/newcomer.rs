@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use authentication::Concatenates;
 use nvme_spec::cqe::StatusField;
 use nvme_spec::fabrics::{CONNECT_DATA_SIZE, ConnectData};
 use nvme_spec::{Cqe, Sqe, Status};
@@ -299,7 +300,7 @@ impl Newcomer {
             return Err(Farewell::new(connection, now));
         };
         match connect {
-            Ok(connect) => match exchange(&connect, &config, now) {
+            Ok(connect) => match exchange(&connect, &config, connection.is_secured(), now) {
                 Ok(exchange) => Ok(Arrival {
                     connection,
                     config,
@@ -323,19 +324,27 @@ impl AsFd for Newcomer {
 }
 
 /// What a host has to prove after its Connect command: on each of its queues, as anyone may name
-/// another one's association.
+/// another one's association. One that comes with a generated key has proved it before.
 fn exchange(
     connect: &Connect,
     config: &TargetConfig,
+    is_secured: bool,
     now: Time,
 ) -> Result<Option<Exchange>, Refusal> {
-    if connect.is_discovery {
+    if connect.is_discovery || connect.has_generated {
         return Ok(None);
     }
-    let (nqn, subnqn) = (&connect.host.nqn, &config.subnqn);
-    let asked = config.access.asks(nqn, subnqn);
+    let (nqn, subnqn, access) = (&connect.host.nqn, &config.subnqn, &config.access);
+    // A key is made on an admin queue in clear.
+    let concatenates = match access.concatenates(nqn) {
+        _ if connect.qid > 0 || is_secured => Concatenates::Never,
+        Concatenates::WhenAsked if config.tls.is_none() => Concatenates::Never,
+        concatenates => concatenates,
+    };
+    let generated = access.generated().cloned().unwrap_or_default();
+    let asked = access.asks(nqn, subnqn);
     asked
-        .map(|(parties, powers)| Exchange::new(parties, powers, now))
+        .map(|(parties, powers)| Exchange::new(parties, powers, (concatenates, generated), now))
         .transpose()
 }
 

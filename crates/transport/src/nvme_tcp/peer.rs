@@ -8,6 +8,8 @@ use tls::Session;
 pub(super) struct Peer {
     pub(super) hostnqn: String,
     pub(super) subnqn: String,
+    /// Both sides have made the key in an exchange.
+    pub(super) is_generated: bool,
 }
 
 impl Peer {
@@ -16,6 +18,7 @@ impl Peer {
         Some(Self {
             hostnqn: identity.hostnqn().to_owned(),
             subnqn: identity.subnqn().to_owned(),
+            is_generated: identity.is_generated(),
         })
     }
 }

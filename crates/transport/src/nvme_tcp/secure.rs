@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use authentication::TlsIdentity;
+use authentication::{TlsIdentity, TlsPsk};
 use nvme_spec::discovery::WELL_KNOWN_DISCOVERY_NQN;
 use port::time::Time;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -19,12 +19,16 @@ use zeroize::Zeroizing;
 
 use super::access::Access;
 use super::connection::End;
+use super::generated::GeneratedKeys;
 use super::places::{Place, Places};
 
 /// Handshakes in progress at most, of all entrances.
 const HANDSHAKES: usize = 64;
 /// Of them those of one address. A host connects its queues one after another (Linux).
 const OF_ADDRESS: usize = 4;
+/// How long a handshake may take from its ClientHello: a round trip, and some milliseconds of the
+/// host.
+const SHAKE_NS: u64 = 3_000_000_000;
 /// How often the thread looks for connections that are abandoned.
 const LOOK_NS: i64 = 100_000_000;
 
@@ -159,6 +163,7 @@ impl Job {
 #[derive(Clone, Debug)]
 pub struct Tls {
     server: Server,
+    generated: Option<GeneratedKeys>,
     handshakes: Handshakes,
 }
 
@@ -174,11 +179,13 @@ impl Tls {
         handshakes: Handshakes,
     ) -> io::Result<Self> {
         let access = access.clone();
+        let generated = access.generated().cloned();
         let names = [subnqn, discovery_nqn, WELL_KNOWN_DISCOVERY_NQN].map(str::to_owned);
         let lookup = move |offer: &Offer<'_>| find(&access, &names, offer);
         let lookup: Lookup = Arc::new(lookup);
         Ok(Self {
             server: Server::new(lookup)?,
+            generated,
             handshakes,
         })
     }
@@ -189,7 +196,7 @@ impl Tls {
         places.take(&network(address), HANDSHAKES, OF_ADDRESS)
     }
 
-    /// Begins a handshake.
+    /// Begins a handshake, by whose end old keys of hosts are not used any more.
     ///
     /// # Errors
     /// There is no memory, or there are no more descriptors.
@@ -197,8 +204,11 @@ impl Tls {
         &self,
         socket: OwnedFd,
         place: HandshakePlace,
-        until: Time,
+        now: Time,
     ) -> io::Result<Handshake> {
+        if let Some(generated) = &self.generated {
+            generated.forget(now);
+        }
         let Handshakes { jobs, .. } = &self.handshakes;
         let bell = bell()?;
         let (answer, answered) = sync_channel(1);
@@ -216,7 +226,7 @@ impl Tls {
         Ok(Handshake {
             answered,
             bell,
-            until,
+            until: now + SHAKE_NS,
             host: None,
         })
     }
@@ -237,9 +247,21 @@ fn network(address: IpAddr) -> IpAddr {
 fn find(access: &Access, names: &[String], offer: &Offer<'_>) -> Found {
     let identity = TlsIdentity::parse(offer.identity);
     let identity = identity.filter(|identity| names.iter().any(|name| name == identity.subnqn()));
-    let Some((identity, key)) =
-        identity.and_then(|identity| Some((identity, access.tls_key(identity.hostnqn())?)))
-    else {
+    let Some(identity) = identity else {
+        return Found::Nothing;
+    };
+    if identity.is_generated() {
+        let found = |psk: &TlsPsk| {
+            if psk.binds(offer.hello, offer.binder) {
+                Found::Psk(key_of(psk))
+            } else {
+                Found::AnotherKey
+            }
+        };
+        let found = access.find_generated(&identity, found);
+        return found.unwrap_or(Found::Nothing);
+    }
+    let Some(key) = access.tls_key(identity.hostnqn()) else {
         return Found::Nothing;
     };
     let psks = key.psks(&identity);
@@ -248,11 +270,15 @@ fn find(access: &Access, names: &[String], offer: &Offer<'_>) -> Found {
     }
     let bound = psks.iter().find(|psk| psk.binds(offer.hello, offer.binder));
     match bound {
-        Some(psk) => Found::Psk(Psk {
-            key: Zeroizing::new(psk.bytes().to_vec()),
-            is_sha384: psk.is_sha384(),
-        }),
+        Some(psk) => Found::Psk(key_of(psk)),
         None => Found::AnotherKey,
+    }
+}
+
+fn key_of(psk: &TlsPsk) -> Psk {
+    Psk {
+        key: Zeroizing::new(psk.bytes().to_vec()),
+        is_sha384: psk.is_sha384(),
     }
 }
 

@@ -264,6 +264,10 @@ impl Association {
         if arrival.host().id != self.host.id {
             return Err(Refusal::Data(HOSTID_OFFSET));
         }
+        // In clear its host would have less than on its admin queue.
+        if self.is_secured() && !arrival.is_secured() {
+            return Err(Refusal::Plain);
+        }
         if !self.ready {
             return Err(Refusal::Other(Status::COMMAND_SEQUENCE_ERROR));
         }

@@ -1,6 +1,6 @@
 //! The Discovery log page: which subsystems hosts can reach, and where.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -14,6 +14,15 @@ use zerocopy::{FromZeros, IntoBytes};
 /// Entries of an admin submission queue that every controller has at least (Base 2.1, figure 294).
 const ASQSZ: u16 = 32;
 
+/// How a host comes to its secure channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// It has a key of TLS.
+    Key,
+    /// It makes one by DH-HMAC-CHAP: its first connection is in clear.
+    Concatenation,
+}
+
 /// A subsystem at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
@@ -21,8 +30,8 @@ pub struct Listed {
     pub subnqn: String,
     /// Address and port. An unspecified address stands for the one that a host has connected to.
     pub address: SocketAddr,
-    /// NQNs of the hosts that come through TLS.
-    pub secured: Arc<BTreeSet<String>>,
+    /// NQNs of the hosts that come through TLS, each with the way to its key.
+    pub secured: Arc<BTreeMap<String, Channel>>,
 }
 
 /// What a server tells of its subsystems.
@@ -44,7 +53,7 @@ impl DiscoveryLog {
         head.numrec = self.subsystems.len() as u64 + 1;
         let mut page = head.as_bytes().to_vec();
         page.reserve_exact((self.subsystems.len() + 1) * DISCOVERY_ENTRY_SIZE);
-        let mut own = entry(SubsystemType::CURRENT_DISCOVERY, subnqn, here, 0, false);
+        let mut own = entry(SubsystemType::CURRENT_DISCOVERY, subnqn, here, 0, None);
         own.eflags = DiscoveryEntryFlags::new()
             .with_dupretinfo(true)
             .with_epcsd(true);
@@ -57,7 +66,7 @@ impl DiscoveryLog {
                 &listed.subnqn,
                 address,
                 port,
-                listed.secured.contains(hostnqn),
+                listed.secured.get(hostnqn).copied(),
             );
             page.extend_from_slice(entry.as_bytes());
         }
@@ -79,7 +88,7 @@ fn entry(
     subnqn: &str,
     at: SocketAddr,
     portid: u16,
-    is_secured: bool,
+    channel: Option<Channel>,
 ) -> DiscoveryEntry {
     let mut entry = DiscoveryEntry::new_zeroed();
     // A socket for both families shows an IPv4 host's address in the form of IPv6.
@@ -91,13 +100,14 @@ fn entry(
     };
     entry.subtype = subtype;
     entry.treq = TransportRequirements::new()
-        .with_secure_channel(if is_secured {
+        .with_secure_channel(if channel == Some(Channel::Key) {
             SecureChannel::REQUIRED
         } else {
             SecureChannel::NOT_REQUIRED
         })
         .with_sq_flow_control_disable(true);
-    if is_secured {
+    // With a channel that is not required programs concatenate.
+    if channel.is_some() {
         entry.sectype = TcpSecurityType::TLS_1_3;
     }
     entry.portid = portid;
@@ -188,7 +198,10 @@ mod tests {
         assert!(entries.iter().all(|entry| security(entry) == (0b110, 0)));
         // Each host reads of what it needs itself.
         let secured = Listed {
-            secured: Arc::new(BTreeSet::from(["nqn.a".to_owned()])),
+            secured: Arc::new(BTreeMap::from([
+                ("nqn.a".to_owned(), Channel::Key),
+                ("nqn.c".to_owned(), Channel::Concatenation),
+            ])),
             ..log.subsystems[0].clone()
         };
         let log = DiscoveryLog {
@@ -202,6 +215,7 @@ mod tests {
         };
         assert_eq!(of("nqn.a"), (0b101, 2));
         assert_eq!(of("nqn.b"), (0b110, 0));
+        assert_eq!(of("nqn.c"), (0b110, 2));
         // Base 2.1, figure 294: FFFFh is the dynamic model, 32 entries the least.
         assert!(entries.iter().all(|entry| entry.cntlid == 0xffff));
         assert!(entries.iter().all(|entry| entry.asqsz == 32));

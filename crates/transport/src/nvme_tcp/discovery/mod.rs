@@ -33,7 +33,7 @@ use nvme_spec::{Sqe, Status};
 use port::time::Time;
 use zerocopy::{FromZeros, IntoBytes};
 
-pub use self::log::{DiscoveryLog, Listed};
+pub use self::log::{Channel, DiscoveryLog, Listed};
 pub use self::session::DiscoverySession;
 
 /// Asynchronous Event Requests that may wait.

@@ -20,10 +20,14 @@ impl Queue {
     }
 
     /// Answers Connect: with the identifier of the controller, and whether the host is to prove who
-    /// it is.
+    /// it is, and to make a key of TLS.
     pub(in crate::nvme_tcp) fn accept(&mut self, cntlid: u16) {
-        let asks = self.exchange.is_some();
-        let dw0 = ConnectDw0::new().with_atr(asks).with_cntlid(cntlid);
+        let exchange = self.exchange.as_ref();
+        let concatenates = exchange.is_some_and(|(exchange, _)| exchange.must_concatenate());
+        let dw0 = ConnectDw0::new()
+            .with_ascr(concatenates)
+            .with_atr(exchange.is_some())
+            .with_cntlid(cntlid);
         let mut cqe = self.cqe(self.cid, dw0.into(), 0, StatusField::new());
         if self.head.is_none() {
             // Where flow control is off this says so (Base 2.1, 6.3).
@@ -110,12 +114,13 @@ impl Queue {
         exchange.look(now);
         let mut next = None;
         if let Some(index) = *fetching
-            && let Next::Message(message) = exchange.next()
+            && let Next::Message(message) = exchange.next(now)
         {
             *fetching = None;
             next = Some((index, message));
         }
         let (outcome, until) = (exchange.outcome(), exchange.until());
+        let is_concatenated = exchange.is_concatenated();
         if let Some((index, message)) = next {
             if !self.answer_with(index, &message) {
                 self.answer(index, Status::INVALID_FIELD_IN_COMMAND, [0, 0]);
@@ -126,6 +131,14 @@ impl Queue {
             Outcome::Pending if now >= until => Err(End::Unauthenticated),
             Outcome::Pending => Ok(false),
             Outcome::Failed(failed) => Err(End::Authentication(failed)),
+            // Its host closes the connection, and has the rest of the time for that.
+            Outcome::Authenticated { .. } if is_concatenated => {
+                self.proof = Proof::Concatenated;
+                if now >= until {
+                    return Err(End::Concatenated);
+                }
+                Ok(false)
+            }
             Outcome::Authenticated { both } => {
                 self.proof = if both { Proof::Both } else { Proof::Host };
                 self.exchange = None;

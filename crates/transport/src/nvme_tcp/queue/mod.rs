@@ -145,7 +145,7 @@ impl Queue {
             awaited: 0,
             lost: 0,
             cid: connect.cid,
-            proof: Proof::of(exchange.as_ref()),
+            proof: Proof::of(exchange.as_ref(), connect.has_generated),
             exchange: exchange.map(|exchange| (exchange, None)),
         })
     }

@@ -12,29 +12,31 @@ use nvme_spec::fabrics::{AuthenticationCdw10, ConnectDw0, FabricsType, SECP_NVME
 use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
 use nvme_spec::sqe::Fuse;
 use nvme_spec::{Sqe, Status};
-use transport::nvme_tcp::{Access, Allowed, Job, Keys, Powers, Proof, TargetConfig, powers};
+use transport::nvme_tcp::{
+    Access, Allowed, GeneratedKeys, Job, Keys, Powers, Proof, TargetConfig, powers,
+};
 
 use super::driver::Target;
 use super::host::{Connect, HOSTNQN, Host, Peer, beside, fuse, in_capsule, offer, set_name};
 use super::rig::{NSID, Rig, SUBNQN, config};
 
 const GOOD: Status = Status::SUCCESSFUL_COMPLETION;
-const KEY: &str = "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
-const OTHER: &str = "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+pub(super) const KEY: &str = "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+pub(super) const OTHER: &str = "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
 const CTRL: &str =
     "DHHC-1:02:ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7fH1+f4CBgoOEhYaHiImKi4yNjo+QkZKTvGwQfg==:";
 const FREE: &str = "nqn.2014-08.org.nvmexpress:uuid:free";
 const SEND: FabricsType = FabricsType::AUTHENTICATION_SEND;
 const RECEIVE: FabricsType = FabricsType::AUTHENTICATION_RECEIVE;
 
-fn secret(text: &str) -> Arc<Secret> {
+pub(super) fn secret(text: &str) -> Arc<Secret> {
     Arc::new(Secret::read(text).unwrap())
 }
 
 fn proving(keys: Keys) -> Allowed {
     Allowed {
         keys: Some(keys),
-        tls: None,
+        ..Allowed::default()
     }
 }
 
@@ -49,7 +51,7 @@ fn guarded(powers: Powers) -> TargetConfig {
         (FREE.to_owned(), Allowed::default()),
     ];
     TargetConfig {
-        access: Access::of(BTreeMap::from(hosts), powers),
+        access: Access::of(BTreeMap::from(hosts), powers, GeneratedKeys::default()),
         ..config()
     }
 }
@@ -85,12 +87,12 @@ fn message(kind: FabricsType, len: u32, cid: u16) -> Sqe {
     sqe
 }
 
-fn put(rig: &mut Rig, peer: &mut Peer, bytes: &[u8]) -> Status {
+pub(super) fn put(rig: &mut Rig, peer: &mut Peer, bytes: &[u8]) -> Status {
     let sqe = message(SEND, bytes.len() as u32, 1);
     peer.status(rig, &sqe, bytes)
 }
 
-fn fetch(rig: &mut Rig, peer: &mut Peer) -> Vec<u8> {
+pub(super) fn fetch(rig: &mut Rig, peer: &mut Peer) -> Vec<u8> {
     assert_eq!(peer.status(rig, &message(RECEIVE, 4096, 2), &[]), GOOD);
     peer.data.remove(&2).unwrap()
 }
@@ -131,7 +133,7 @@ fn read(rig: &mut Rig, peer: &mut Peer) -> Status {
     status
 }
 
-fn property() -> Sqe {
+pub(super) fn property() -> Sqe {
     let mut sqe = Sqe::fabrics(FabricsType::PROPERTY_GET);
     (sqe.cid, sqe.cdw11) = (3, 0x1c);
     beside(&mut sqe, 0);
@@ -453,7 +455,7 @@ fn exchanges_are_limited_for_each_host_and_for_all() {
     // Every rig is another entrance with the same thread for its powers.
     let rig = || {
         Rig::with(TargetConfig {
-            access: Access::of(hosts.clone(), powers.clone()),
+            access: Access::of(hosts.clone(), powers.clone(), GeneratedKeys::default()),
             ..config()
         })
     };

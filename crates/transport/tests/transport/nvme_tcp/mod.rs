@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
 mod authentication;
+mod concatenation;
 mod connect;
 mod data;
 mod discovery;

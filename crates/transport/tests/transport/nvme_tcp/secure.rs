@@ -13,8 +13,8 @@ use nvme_tcp::Encoder;
 use port::time::Time;
 use tls::{Client, Psk, Session};
 use transport::nvme_tcp::{
-    Access, Allowed, Arrival, End, Greeted, Greeting, Newcomer, Progress, TargetConfig, Tls,
-    handshakes, powers,
+    Access, Allowed, Arrival, End, GeneratedKeys, Greeted, Greeting, Newcomer, Progress,
+    TargetConfig, Tls, handshakes, powers,
 };
 use zerocopy::IntoBytes as _;
 use zeroize::Zeroizing;
@@ -39,15 +39,15 @@ fn key(text: &str) -> TlsKey {
 /// An entrance for two hosts with keys and one without, and a thread for its handshakes.
 fn entrance() -> Arc<TargetConfig> {
     let with = |text| Allowed {
-        keys: None,
         tls: Some(Arc::new(key(text))),
+        ..Allowed::default()
     };
     let hosts = BTreeMap::from([
         (HOSTNQN.to_owned(), with(KEY)),
         (OTHER.to_owned(), with(LONG)),
         (FREE.to_owned(), Allowed::default()),
     ]);
-    let access = Access::of(hosts, powers().0);
+    let access = Access::of(hosts, powers().0, GeneratedKeys::default());
     let (handshakes, handshaker) = handshakes().unwrap();
     thread::spawn(move || handshaker.run());
     let config = config();
@@ -59,7 +59,7 @@ fn entrance() -> Arc<TargetConfig> {
     })
 }
 
-fn client(identity: &str, psk: &TlsPsk) -> Client {
+pub(super) fn client(identity: &str, psk: &TlsPsk) -> Client {
     let psk = Psk {
         key: Zeroizing::new(psk.bytes().to_vec()),
         is_sha384: psk.is_sha384(),
@@ -112,7 +112,10 @@ fn greet(mut greeting: Greeting, client: Option<&mut Session>) -> Result<Newcome
 }
 
 /// A connection through TLS.
-fn secured(config: &Arc<TargetConfig>, client: &Client) -> Result<(Newcomer, Session), End> {
+pub(super) fn secured(
+    config: &Arc<TargetConfig>,
+    client: &Client,
+) -> Result<(Newcomer, Session), End> {
     let (greeting, socket) = greeting(config);
     let mut client = Session::connect(client, socket.into()).unwrap();
     let newcomer = greet(greeting, Some(&mut client))?;
@@ -136,7 +139,7 @@ fn opening_of(mut connect: Connect, hostnqn: &str, subnqn: &str) -> (Vec<u8>, Ve
 }
 
 /// Connects through TLS with the key of one host as another: what it is refused for.
-fn connect(
+pub(super) fn connect(
     config: &Arc<TargetConfig>,
     client: &Client,
     [hostnqn, subnqn]: [&str; 2],
@@ -389,7 +392,7 @@ fn a_key_that_was_removed_is_none_after_its_handshake() {
     let client = of_host(KEY, HOSTNQN, SUBNQN);
     let hosts = BTreeMap::from([(HOSTNQN.to_owned(), Allowed::default())]);
     let config = Arc::new(TargetConfig {
-        access: Access::of(hosts, powers().0),
+        access: Access::of(hosts, powers().0, GeneratedKeys::default()),
         ..TargetConfig::clone(&config)
     });
     let refused = connect(&config, &client, [HOSTNQN, SUBNQN]).unwrap_err();
