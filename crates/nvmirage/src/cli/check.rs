@@ -39,6 +39,10 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let config = config::from_file(&self.file, read_text)?;
-        terminal::print(&config.with_defaults(may_be_regular))
+        terminal::print(&config.with_defaults(may_be_regular))?;
+        if let Err(error) = server::check_tls(&config) {
+            terminal::progress::note(&format!("warning: this machine cannot serve it: {error}"));
+        }
+        Ok(())
     }
 }
