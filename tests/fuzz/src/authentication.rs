@@ -1,13 +1,13 @@
 //! Messages of authentication from a peer that does not know the secret.
 //!
-//! Found would be: a panic, and a side that takes the peer's proof. The peer may send anything, and
+//! Found would be: a panic, and a side that takes the peer's proof or makes a key with it. The peer may send anything, and
 //! the messages that an honest side would send, changed or as they are.
 
 use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use authentication::{
-    ControllerSide, Group, Hash, HostSide, MESSAGE_MAX, Next, Outcome, Parties, Randomness, Secret,
+    Concatenates, ControllerSide, Group, Hash, HostSide, MESSAGE_MAX, Next, Outcome, Parties, Randomness, Secret,
 };
 
 /// Most steps of a program.
@@ -56,7 +56,26 @@ fn host(program: &Program, parties: Parties) -> HostSide {
     } else {
         Group::Null
     };
-    HostSide::new(parties, random, 5, &[hash], &[group])
+    let side = HostSide::new(parties, random, 5, &[hash], &[group]);
+    if makes_key(program) {
+        side.concatenating()
+    } else {
+        side
+    }
+}
+
+/// The honest peer makes a key of TLS, too.
+fn makes_key(program: &Program) -> bool {
+    program.hash >= 0x80
+}
+
+fn controller(program: &Program, parties: Parties) -> ControllerSide {
+    let side = ControllerSide::new(parties, Randomness::new(&[7; Randomness::LEN]));
+    if makes_key(program) {
+        side.concatenating(Concatenates::WhenAsked)
+    } else {
+        side
+    }
 }
 
 fn give(side: &mut ControllerSide, message: &[u8]) {
@@ -93,8 +112,7 @@ pub(crate) fn run(program: Program) {
 }
 
 fn against_a_controller(program: &Program) {
-    let random = Randomness::new(&[7; Randomness::LEN]);
-    let mut side = ControllerSide::new(parties(KEY, KEY), random);
+    let mut side = controller(program, parties(KEY, KEY));
     let mut peer = host(program, parties(OTHER, KEY));
     let (mut fetched, mut sent) = (Vec::new(), 0);
     for step in program.steps.iter().take(STEPS_MAX) {
@@ -117,12 +135,12 @@ fn against_a_controller(program: &Program) {
             !matches!(outcome, Outcome::Authenticated { .. }),
             "{program:?}"
         );
+        assert!(side.take_generated().is_none(), "{program:?}");
     }
 }
 
 fn against_a_host(program: &Program) {
-    let random = Randomness::new(&[7; Randomness::LEN]);
-    let mut peer = ControllerSide::new(parties(KEY, OTHER), random);
+    let mut peer = controller(program, parties(KEY, OTHER));
     let mut side = host(program, parties(KEY, KEY));
     give(&mut peer, &side.negotiate());
     let mut has_replied = false;
@@ -139,5 +157,6 @@ fn against_a_host(program: &Program) {
             has_replied = true;
             give(&mut peer, &reply);
         }
+        assert!(side.take_generated().is_none(), "{program:?}");
     }
 }
