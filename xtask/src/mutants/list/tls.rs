@@ -36,8 +36,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "tls-key-taken",
         guard: "a host whose key was removed does not connect by its handshake",
         file: "crates/transport/src/nvme_tcp/connect.rs",
-        from: "Some(_) if !is_discovery && !has_key =>",
-        to: "Some(_) if is_discovery && !has_key =>",
+        from: "Some(_) if !is_discovery && !config.access.comes_through_tls(nqn, has_generated) => {",
+        to: "Some(_) if is_discovery && !config.access.comes_through_tls(nqn, has_generated) => {",
         test: host("nvme_tcp::secure::a_key_that_was_removed_is_none_after_its_handshake"),
     },
     Mutation {
@@ -105,8 +105,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "tls-log",
         guard: "the discovery log says to each host whether it needs TLS",
         file: "crates/transport/src/nvme_tcp/discovery/log.rs",
-        from: "listed.secured.contains(hostnqn),",
-        to: "!listed.secured.is_empty(),",
+        from: "listed.secured.get(hostnqn).copied(),",
+        to: "listed.secured.values().next().copied(),",
         test: unit(
             "transport",
             "nvme_tcp::discovery::log::tests::a_page_lists_itself_and_each_subsystem_at_its_address",
@@ -181,6 +181,90 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: unit(
             "api",
             "config::host::tests::hosts_with_a_key_of_tls_are_authenticated",
+        ),
+    },
+    Mutation {
+        name: "concat-group",
+        guard: "a key that both sides make needs a Diffie-Hellman group",
+        file: "crates/authentication/src/controller.rs",
+        from: "if has_key && group == Some(Group::Null) {",
+        to: "if has_key && group.is_none() {",
+        test: unit(
+            "authentication",
+            "tests::concatenation::a_key_is_made_where_both_sides_want_it_and_have_a_group",
+        ),
+    },
+    Mutation {
+        name: "concat-required",
+        guard: "a host that has to make a key does not prove its secret without one",
+        file: "crates/authentication/src/controller.rs",
+        from: "(Concatenation::NONE, Concatenates::Never | Concatenates::WhenAsked)",
+        to: "(Concatenation::NONE, _)",
+        test: host(
+            "nvme_tcp::concatenation::a_host_that_must_make_a_key_does_not_prove_its_secret_alone",
+        ),
+    },
+    Mutation {
+        name: "concat-clear",
+        guard: "a connection on which a key was made serves nothing",
+        file: "crates/transport/src/nvme_tcp/authentication.rs",
+        from: "Self::Pending | Self::Concatenated => Gate::Closed,",
+        to: "Self::Pending => Gate::Closed,\n            Self::Concatenated => Gate::Passed,",
+        test: host(
+            "nvme_tcp::concatenation::a_connection_on_which_a_key_was_made_serves_nothing",
+        ),
+    },
+    Mutation {
+        name: "concat-io-clear",
+        guard: "a host that has to make a key connects no I/O queue in clear",
+        file: "crates/transport/src/nvme_tcp/connect.rs",
+        from: "None if qid > 0 && must_concatenate =>",
+        to: "None if qid > 1024 && must_concatenate =>",
+        test: host(
+            "nvme_tcp::concatenation::a_host_that_must_make_a_key_does_not_prove_its_secret_alone",
+        ),
+    },
+    Mutation {
+        name: "concat-secret",
+        guard: "a key that was made is good for as long as its host has the secret",
+        file: "crates/transport/src/nvme_tcp/generated.rs",
+        from: "kept.secret.is_same(secret).then(|| found(&kept.psk))",
+        to: "Some(found(&kept.psk)).filter(|_| kept.secret.is_same(&kept.secret))",
+        test: host(
+            "nvme_tcp::concatenation::a_host_comes_with_the_key_that_it_has_made_for_as_long_as_it_has_its_secret",
+        ),
+    },
+    Mutation {
+        name: "concat-lifetime",
+        guard: "a key that was made has a time limit",
+        file: "crates/transport/src/nvme_tcp/generated.rs",
+        from: "keys.retain(|kept| now < kept.until);",
+        to: "keys.retain(|kept| now <= kept.until);",
+        test: unit(
+            "transport",
+            "nvme_tcp::generated::tests::a_key_lasts_for_an_hour_and_for_the_secret_that_it_was_made_by",
+        ),
+    },
+    Mutation {
+        name: "concat-bounded",
+        guard: "a host has few keys that it has made",
+        file: "crates/transport/src/nvme_tcp/generated.rs",
+        from: "if keys.len() >= OF_PAIR {",
+        to: "if keys.len() >= PAIRS {",
+        test: unit(
+            "transport",
+            "nvme_tcp::generated::tests::keys_are_few_for_one_pair_and_in_all",
+        ),
+    },
+    Mutation {
+        name: "concat-proof",
+        guard: "both sides say in their proofs that they make a key",
+        file: "crates/authentication/src/proof.rs",
+        from: "&[self.sc_c.0],",
+        to: "&[0],",
+        test: unit(
+            "authentication",
+            "tests::concatenation::both_sides_make_the_key_of_another_program",
         ),
     },
 ];
