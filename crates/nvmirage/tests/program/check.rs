@@ -160,3 +160,38 @@ fn the_doctor_places_a_guest_on_this_machine() {
     let refused = world.run(&["doctor", "--vcpus", "0"]);
     assert_eq!(refused.status.code(), Some(2));
 }
+
+#[test]
+fn one_that_needs_tls_is_good_and_may_not_be_served_here() {
+    let world = World::new();
+    let listen = "listen = \"nvme-tcp:127.0.0.1:4420\"\n";
+    let host = "[[host]]\nnqn = \"nqn.2026-11.test:a\"\ndhchap_key = \"a.key\"\n";
+    let controller = format!("[[controller]]\nname = \"c\"\n{listen}");
+    // A library that is none comes first.
+    world.write("libssl.so.3", "none");
+    let check = |text: &str| {
+        let file = world.write("tls.toml", text);
+        let mut command = world.program();
+        command.env("LD_LIBRARY_PATH", world.path("."));
+        let output = command.arg("check").arg(file).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let drive = "[[media]]\nname = \"m\"\nkind = \"drive\"\ntarget = \"nvme-tcp:127.0.0.1:1/nqn.b\"\n\
+                 hostnqn = \"nqn.a\"\ndhchap_key = \"a.key\"\n";
+    for text in [
+        format!("{host}{controller}"),
+        format!("{host}tls_key = \"t.key\"\n"),
+        drive.to_owned(),
+    ] {
+        assert_eq!(check(&text), "", "{text}");
+    }
+    for text in [
+        format!("{host}concatenation = \"required\"\n{controller}"),
+        format!("{host}tls_key = \"t.key\"\n{controller}"),
+        format!("{drive}concat = true\n"),
+    ] {
+        let says = check(&text);
+        assert!(says.contains("libssl.so.3"), "{text}: {says}");
+    }
+}

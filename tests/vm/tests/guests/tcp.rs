@@ -119,6 +119,33 @@ step plain-checks checks
 step plain-disconnect disconnect
 ";
 
+/// The guest's host makes its keys of TLS with the target, by its secret.
+const CONCATENATING_HOST: &str = r#"
+[[host]]
+nqn = "nqn.2014-08.org.nvmexpress:uuid:8c1d1f6e-5a2b-4c59-9a35-6f0b6f3d7c01"
+dhchap_key = "DIR/host.key"
+dhchap_ctrl_key = "DIR/controller.key"
+concatenation = "required"
+"#;
+
+/// Each connection and each reset makes a key. In clear the host is refused, and by the log of the
+/// discovery controller it asks for a key without an option.
+const CONCATENATES: &str = "
+NAME=ours ADDRESS=10.0.2.2 PORT=PORT NQN=nqn.2026-11.org.example:ours
+step handshakes handshakes
+step clear refused --dhchap-secret=KEY
+step wrong-secret refused --dhchap-secret=WRONG --concat
+step concat connect --dhchap-secret=KEY --concat
+say connected
+await seen
+step concat-checks checks
+step concat-reset reset_once
+step concat-again checks
+step concat-disconnect disconnect
+step both connect --dhchap-secret=KEY --dhchap-ctrl-secret=CONTROLLER_KEY --concat
+step both-disconnect disconnect
+";
+
 /// The guest's kernel as host and as target.
 const REFERENCE: &str = "
 step reference reference 4420 nqn.2026-11.org.example:reference
@@ -336,6 +363,39 @@ fn encrypts(kernel: Kernel) {
         .replace("insert_key KEY", &format!("insert_key {TLS_KEY}"));
     finish(boot(kernel, &job));
     served.stop();
+}
+
+fn concatenates(kernel: Kernel) {
+    let port = free_port().to_string();
+    let config = format!("{CONCATENATING_HOST}{}", CONFIG.replace("PORT", &port));
+    let served = Served::start_with(&config, |dir| {
+        for (name, text) in [("host.key", KEY), ("controller.key", CONTROLLER_KEY)] {
+            let path = dir.join(name);
+            fs::write(&path, text).expect("the folder is ours");
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("it is ours");
+        }
+    });
+    let wrong = KEY.replace("DHHC-1:01", "DHHC-1:00");
+    let job = CONCATENATES
+        .replace("PORT=PORT", &format!("PORT={port}"))
+        .replace("=WRONG", &format!("={wrong}"))
+        .replace("=CONTROLLER_KEY", &format!("={CONTROLLER_KEY}"))
+        .replace("=KEY", &format!("={KEY}"));
+    let mut guest = boot(kernel, &job);
+    wait(&mut guest, "connected");
+    let hosts = served.ask("/v1/hosts");
+    let host = &hosts[0]["hosts"][0];
+    assert_eq!(host["tls"], true, "{hosts}");
+    assert_eq!(host["authentication"], "host", "{hosts}");
+    assert_eq!(host["io_queues"], 2, "{hosts}");
+    tell(&mut guest, "seen");
+    finish(guest);
+    served.stop();
+}
+
+#[test]
+fn a_host_makes_its_key_with_our_target() {
+    concatenates(Kernel::Backports);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Hosts over NVMe/TCP, as the operator of a server meets them.
 
+mod concat;
 mod crowds;
 mod operators;
 mod paths;
