@@ -203,8 +203,8 @@ impl State {
         names: [&str; 2],
     ) -> anyhow::Result<Option<Tls>> {
         let is_needed = !channels(&self.config, controller).is_empty();
-        let mut hosts = self.config.known_hosts(controller);
-        if !is_needed && !hosts.any(|host| host.dhchap_key.is_some()) {
+        let may_have = |host: &config::Host| host.dhchap_key.is_some();
+        if !is_needed && !self.config.known_hosts(controller).any(may_have) {
             return Ok(None);
         }
         let [subnqn, discovery_nqn] = names;

@@ -144,6 +144,8 @@ step concat-again checks
 step concat-disconnect disconnect
 step both connect --dhchap-secret=KEY --dhchap-ctrl-secret=CONTROLLER_KEY --concat
 step both-disconnect disconnect
+step listed connect_as_listed --dhchap-secret=KEY
+step listed-disconnect disconnect
 ";
 
 /// The guest's kernel as host and as target.
