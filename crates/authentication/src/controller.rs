@@ -239,8 +239,8 @@ impl ControllerSide {
                 self.state = State::Over(Outcome::Authenticated { both: true });
                 Ok(None)
             }
-            // Linux sends it also where it has not asked for a proof, for a key with a secret of the
-            // controller.
+            // Linux sends it also where it has not asked for a proof: for a key, with a secret of
+            // the controller.
             State::Over(Outcome::Authenticated { both: false })
                 if self.concatenates != Concatenates::Never =>
             {

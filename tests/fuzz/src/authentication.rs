@@ -1,7 +1,7 @@
 //! Messages of authentication from a peer that does not know the secret.
 //!
-//! Found would be: a panic, and a side that takes the peer's proof or makes a key with it. The peer may send anything, and
-//! the messages that an honest side would send, changed or as they are.
+//! Found would be: a panic, and a side that takes the peer's proof or makes a key with it. The peer
+//! may send anything, and the messages that an honest side would send, changed or as they are.
 
 use std::sync::Arc;
 

@@ -51,9 +51,9 @@ object! {
             value: "FILE",
             names: Names::Files,
         };
-        /// Encryption by TLS with a key that host and controller make by DH-HMAC-CHAP (secure channel
-        /// concatenation): `allowed` where the host asks for that, `required` for all of its
-        /// connections to controllers. Needs `dhchap_key`.
+        /// Encryption by TLS with a key that host and controller make by DH-HMAC-CHAP (secure
+        /// channel concatenation): `allowed` where the host asks for that, `required` for all of
+        /// its connections to controllers. Needs `dhchap_key`.
         concatenation: Concatenation = Concatenation::default() => Step;
         /// File with the pre-shared key of the host for TLS 1.3, as `nvme gen-tls-key` prints it:
         /// the host connects through TLS, and not otherwise. A regular file that only its owner can

@@ -28,9 +28,9 @@
 //! A host that [`Access`] has secrets for proves that it knows them before anything else of its
 //! association is served. The powers that this needs are computed by another thread ([`Powers`]).
 //! One that it has a key of TLS for comes through TLS ([`Greeting`]): another thread does the
-//! handshake ([`Handshakes`]), and the bytes of a `Connection` are a `Stream`. One that has a secret
-//! may make such a key with its controller in its exchange ([`GeneratedKeys`]): that connection
-//! serves nothing else, and the host comes again through TLS.
+//! handshake ([`Handshakes`]), and the bytes of a `Connection` are a `Stream`. One that has a
+//! secret may make such a key with its controller in its exchange ([`GeneratedKeys`]): that
+//! connection serves nothing else, and the host comes again through TLS.
 //!
 //! What it does not do: no listening socket.
 

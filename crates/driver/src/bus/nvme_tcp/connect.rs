@@ -258,8 +258,8 @@ pub(super) fn connect(
     (sqe, data)
 }
 
-/// What the answer to a Connect that succeeded has: the controller's identifier, and whether it asks
-/// for authentication, and for a key of TLS.
+/// What the answer to a Connect that succeeded has: the controller's identifier, and whether it
+/// asks for authentication, and for a key of TLS.
 fn admitted(talk: &Talk<'_>, cqe: &Cqe, identity: &Identity) -> Result<ConnectDw0, DriverError> {
     let status = cqe.status.status();
     if !status.is_success() {

@@ -27,18 +27,6 @@ disk() {
 connect() {
     nvme connect -t tcp -a "$ADDRESS" -s "$PORT" -n "$NQN" \
         -q "nqn.2014-08.org.nvmexpress:uuid:$HOST_ID" -I $HOST_ID "$@"
-    connected
-}
-
-# connect_as_listed OPTION...: connects as the discovery log says.
-connect_as_listed() {
-    nvme connect-all -t tcp -a "$ADDRESS" -s "$PORT" \
-        -q "nqn.2014-08.org.nvmexpress:uuid:$HOST_ID" -I $HOST_ID "$@"
-    connected
-}
-
-# connected: the controller is live, and its disk is /dev/NAME.
-connected() {
     eventually is_live
     eventually disk
     ln -s "$(disk)" "/dev/$NAME"
