@@ -14,6 +14,7 @@ export interface Medium {
   admin_allow?: string[];
   awupf?: string;
   completions?: number;
+  concat?: boolean;
   data_digest?: boolean;
   dhchap_ctrl_key?: string;
   dhchap_key?: string;

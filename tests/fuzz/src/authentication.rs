@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use authentication::{
-    Concatenates, ControllerSide, Group, Hash, HostSide, MESSAGE_MAX, Next, Outcome, Parties, Randomness, Secret,
+    Concatenates, ControllerSide, Group, Hash, HostSide, MESSAGE_MAX, Next, Outcome, Parties,
+    Randomness, Secret,
 };
 
 /// Most steps of a program.

@@ -3,21 +3,21 @@
 //! kept elsewhere, shown or saved.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
 use anyhow::Context;
-use api::config::{self, Concatenation, Config, Controller};
+use api::config::{self, Concatenation, Controller};
 use authentication::{Secret, TlsKey};
 use driver::bus::nvme_tcp::Identity;
 use engine::ControllerSlot;
 use transport::nvme_tcp::{
-    Access, Allowed, Channel, Handshakes, Job, Keys, Powers, Tls, handshakes, powers, tls_available,
+    Access, Allowed, Handshakes, Job, Keys, Powers, Tls, handshakes, powers,
 };
 
 use super::State;
+use super::channels::channels;
 use super::controllers::Words;
 use super::network::DISCOVERY;
 
@@ -63,35 +63,6 @@ fn of_host(host: &config::Host) -> anyhow::Result<Allowed> {
             .map(Arc::new),
         must_concatenate: host.concatenation == Concatenation::Required,
     })
-}
-
-/// Why hosts or drives of a configuration that need TLS would not have it on this machine.
-///
-/// # Errors
-/// It has no OpenSSL 3.
-pub fn check_tls(config: &Config) -> io::Result<()> {
-    let mut over_tcp = config.controller.iter();
-    let is_secured = |controller: &Controller| {
-        controller.tcp_address().is_some() && !channels(config, controller).is_empty()
-    };
-    let mut media = config.media.iter().map(|medium| &medium.backing);
-    let is_remote = |backing: &config::Backing| matches!(backing, config::Backing::Drive(drive) if drive.tls_key.is_some() || drive.concat);
-    if over_tcp.any(is_secured) || media.any(is_remote) {
-        return tls_available();
-    }
-    Ok(())
-}
-
-/// Hosts of a controller that come through TLS, each with the way to its key.
-pub(super) fn channels(config: &Config, controller: &Controller) -> BTreeMap<String, Channel> {
-    let channel = |host: &config::Host| match host.concatenation {
-        _ if host.tls_key.is_some() => Some(Channel::Key),
-        Concatenation::Required => Some(Channel::Concatenation),
-        Concatenation::Allowed => None,
-    };
-    let hosts = config.known_hosts(controller);
-    let channels = hosts.filter_map(|host| Some((host.nqn.clone(), channel(host)?)));
-    channels.collect()
 }
 
 fn keys(host: &config::Host) -> anyhow::Result<Option<Keys>> {

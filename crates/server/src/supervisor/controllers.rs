@@ -18,7 +18,7 @@ use transport::nvme_tcp::Listed;
 use transport::vfio_user::{Custody, Entrance};
 use vfio_user::Listener;
 
-use super::access::channels;
+use super::channels::channels;
 use super::mounts::{Mounted, Socket, mount, mount_apart, unmount_dead};
 use super::{Served, State};
 use crate::reconcile::inventory::find;

@@ -6,6 +6,7 @@
 //! reactors.
 
 mod access;
+mod channels;
 mod controllers;
 mod hosts;
 mod inventory;
@@ -48,7 +49,7 @@ use reactor::{Pulse, memory_care};
 use tokio::sync::Notify;
 use transport::nvme_tcp::{DiscoveryLog, GeneratedKeys, Handshakes, Listed, Powers};
 
-pub use self::access::check_tls;
+pub use self::channels::check_tls;
 pub use self::media::spec_of;
 use self::mounts::Mounted;
 use self::places::Resting;

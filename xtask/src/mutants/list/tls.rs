@@ -210,9 +210,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/transport/src/nvme_tcp/authentication.rs",
         from: "Self::Pending | Self::Concatenated => Gate::Closed,",
         to: "Self::Pending => Gate::Closed,\n            Self::Concatenated => Gate::Passed,",
-        test: host(
-            "nvme_tcp::concatenation::a_connection_on_which_a_key_was_made_serves_nothing",
-        ),
+        test: host("nvme_tcp::concatenation::a_connection_on_which_a_key_was_made_serves_nothing"),
     },
     Mutation {
         name: "concat-io-clear",
