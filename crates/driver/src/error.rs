@@ -103,7 +103,8 @@ pub enum DriverError {
         address: String,
         /// The reason, and the next step.
         reason: String,
-        /// The reason as the system gives it, where it is the system's.
+        /// The reason as the system gives it, where it is the system's; permission denied where the
+        /// target refuses the key of TLS.
         kind: Option<io::ErrorKind>,
     },
     /// A target has asked to end a connection (TCP 1.1, 3.6.2.4).
@@ -173,6 +174,12 @@ impl DriverError {
             kind,
             Some(io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
         )
+    }
+
+    /// Whether a target refuses the key of TLS.
+    pub(crate) fn is_refused_key(&self) -> bool {
+        let denied = Some(io::ErrorKind::PermissionDenied);
+        matches!(self, Self::Target { kind, .. } if *kind == denied)
     }
 
     /// Whether a command was refused, and has no effect later: by the controller, or by a target

@@ -4,6 +4,7 @@
 //! It waits, with one deadline for all of it. An error says which of them the target refused, and
 //! what to do.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,8 @@ use super::address::TcpAddress;
 use super::authenticate::{authenticate, make_key};
 use super::connection::Connection;
 use super::identity::{Identity, terminated};
-use super::stream::{Channel, Stream};
+use super::properties::ADMIN;
+use super::stream::{Channel, Stream, Unprotected};
 use super::talk::{Said, Talk, capsule_with};
 use super::wire::{Wire, offer};
 use crate::DriverError;
@@ -112,15 +114,15 @@ pub(super) fn open(
 /// Those of [`open`].
 pub(super) fn concatenate(
     target: &TcpAddress,
+    peer: Option<SocketAddr>,
     identity: &Identity,
-    wanted: Wanted,
     timeout: Duration,
 ) -> Result<(Generated, Option<SocketAddr>), DriverError> {
     let deadline = Instant::now() + timeout;
-    let (sqe, data) = connect(target, wanted, identity);
+    let (sqe, data) = connect(target, ADMIN, identity);
     let way = Way {
         target,
-        peer: None,
+        peer,
         channel: &Channel::Plain,
     };
     let (mut talk, agreement) = agree(way, identity, timeout, deadline)?;
@@ -148,10 +150,10 @@ pub(super) fn agree<'a>(
     let socket = reach(target, peer, deadline)?;
     let names = [identity.name(), target.nqn()];
     let stream = Stream::new(socket, way.channel, names, deadline);
-    let stream = stream.map_err(|reason| DriverError::Target {
+    let stream = stream.map_err(|Unprotected { reason, is_refused }| DriverError::Target {
         address: target.to_string(),
         reason,
-        kind: None,
+        kind: is_refused.then_some(ErrorKind::PermissionDenied),
     })?;
     let offer = offer(identity.digests);
     let mut talk = Talk::new((target, offer), stream, timeout, deadline);

@@ -19,8 +19,13 @@ use super::stream::Channel;
 use super::{NvmeTcp, QUEUES, lock};
 use crate::DriverError;
 
-/// Entries of the Admin Queue: every target has so many.
-const ADMIN_ENTRIES: u32 = 32;
+/// The Admin Queue: every target has so many entries.
+pub(super) const ADMIN: Wanted = Wanted {
+    qid: 0,
+    entries: 32,
+    cntlid: None,
+    in_capsule: ADMIN_IN_CAPSULE,
+};
 
 /// Registers that only this end has, and what is known of the controller.
 #[derive(Default)]
@@ -39,14 +44,8 @@ impl NvmeTcp {
     /// Ends all connections and connects the Admin Queue.
     pub(super) fn associate(&self, registers: &mut Registers) -> Result<(), DriverError> {
         (0..QUEUES).for_each(|qid| self.drop_queue(qid));
-        let wanted = Wanted {
-            qid: 0,
-            entries: ADMIN_ENTRIES,
-            cntlid: None,
-            in_capsule: ADMIN_IN_CAPSULE,
-        };
         let (channel, peer) = if self.host.concatenates {
-            let made = connect::concatenate(&self.target, &self.host, wanted, self.timeout);
+            let made = connect::concatenate(&self.target, None, &self.host, self.timeout);
             let (generated, peer) = made?;
             (Channel::Generated(Arc::new(generated)), peer)
         } else {
@@ -57,7 +56,7 @@ impl NvmeTcp {
             peer,
             channel: &channel,
         };
-        let (connection, cntlid) = connect::open(way, &self.host, wanted, self.timeout)?;
+        let (connection, cntlid) = connect::open(way, &self.host, ADMIN, self.timeout)?;
         *lock(&self.channel) = channel;
         self.cntlid.store(cntlid, Ordering::Relaxed);
         *lock(&self.peer) = connection.peer();

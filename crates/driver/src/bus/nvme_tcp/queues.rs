@@ -1,7 +1,7 @@
 //! Rings and connections together: entries become commands, completions become entries.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use memory::EventFd;
 use nvme_spec::command::{
@@ -17,6 +17,7 @@ use super::connect::{self, Wanted, Way};
 use super::connection::{Connection, End};
 use super::rings::{Cq, Sq};
 use super::shared::Shared;
+use super::stream::Channel;
 use super::{NvmeTcp, QUEUES, lock};
 use crate::DriverError;
 
@@ -313,15 +314,39 @@ impl NvmeTcp {
             cntlid: Some(self.cntlid.load(Ordering::Relaxed)),
             in_capsule: self.in_capsule.load(Ordering::Relaxed),
         };
-        let channel = lock(&self.channel).clone();
-        let way = Way {
-            target: &self.target,
-            peer: *lock(&self.peer),
-            channel: &channel,
-        };
-        let (connection, _) = connect::open(way, &self.host, wanted, self.timeout)?;
+        let connection = self.open(wanted)?;
         *place = Some(self.queue(qid, connection, Some(sq))?);
         Ok(Status::SUCCESSFUL_COMPLETION)
+    }
+
+    /// Connects an I/O queue.
+    ///
+    /// A target has a key that was made for a time only (ours and Linux's for an hour), and a
+    /// drive opens queues for as long as it lives. Where the target refuses the key, another one is
+    /// made, once. A target that has no second exchange beside an association refuses that:
+    /// the error says so, and the queue is not connected.
+    fn open(&self, wanted: Wanted) -> Result<Connection, DriverError> {
+        let peer = *lock(&self.peer);
+        let open = |channel: &Channel| {
+            let way = Way {
+                target: &self.target,
+                peer,
+                channel,
+            };
+            connect::open(way, &self.host, wanted, self.timeout)
+        };
+        let channel = lock(&self.channel).clone();
+        let opened = match open(&channel) {
+            Err(error) if self.host.concatenates && error.is_refused_key() => {
+                let made = connect::concatenate(&self.target, peer, &self.host, self.timeout);
+                let channel = Channel::Generated(Arc::new(made?.0));
+                let opened = open(&channel);
+                *lock(&self.channel) = channel;
+                opened
+            }
+            opened => opened,
+        };
+        opened.map(|(connection, _)| connection)
     }
 
     fn delete_cq(&self, sqe: &Sqe) -> Status {

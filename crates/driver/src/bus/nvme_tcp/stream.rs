@@ -42,6 +42,26 @@ impl Channel {
         };
         Ok(Some((name.clone(), psk)))
     }
+
+    /// What to do where a target does not take the key.
+    fn next_step(&self) -> &'static str {
+        match self {
+            Self::Generated(_) => {
+                "both sides have made its key, which the target does not have any more: connect again"
+            }
+            Self::Key(_) | Self::Plain => {
+                "check that host NQN, subsystem NQN and key are the ones that the target has"
+            }
+        }
+    }
+}
+
+/// Why a connection has no protection.
+pub(super) struct Unprotected {
+    /// What the user is to be shown.
+    pub(super) reason: String,
+    /// The target has refused the key.
+    pub(super) is_refused: bool,
 }
 
 /// See the module. It never blocks. After a write that would have, the next one begins with the
@@ -55,15 +75,23 @@ impl Stream {
     /// The stream of a socket that does not block, between this host and a subsystem.
     ///
     /// # Errors
-    /// What the user is to be shown.
+    /// There is no key, or no handshake with it.
     pub(super) fn new(
         socket: TcpStream,
         channel: &Channel,
         names: [&str; 2],
         deadline: Instant,
-    ) -> Result<Self, String> {
-        let system = |error: Error| error.to_string();
-        let Some((identity, psk)) = channel.psk(names)? else {
+    ) -> Result<Self, Unprotected> {
+        let failed = |reason: String| Unprotected {
+            reason,
+            is_refused: false,
+        };
+        let refused = |reason: String| Unprotected {
+            reason,
+            is_refused: true,
+        };
+        let system = |error: Error| failed(error.to_string());
+        let Some((identity, psk)) = channel.psk(names).map_err(failed)? else {
             return Ok(Self::Plain(socket));
         };
         let client = Client::new(identity.as_bytes(), psk).map_err(system)?;
@@ -74,19 +102,23 @@ impl Stream {
                 Ok(Progress::WaitsForRead) => PollFlags::IN,
                 Ok(Progress::WaitsForWrite) => PollFlags::OUT,
                 Err(Failed::Closed) => {
-                    return Err("the target closes the connection in the handshake of TLS; check that this host has a key there".to_owned());
+                    return Err(refused(format!(
+                        "the target closes the connection in the handshake of TLS; {}",
+                        channel.next_step()
+                    )));
                 }
                 Err(failed) => {
-                    return Err(format!(
-                        "the handshake of TLS fails: {failed}; check that host NQN, subsystem NQN and key are the ones that the target has"
-                    ));
+                    return Err(refused(format!(
+                        "the handshake of TLS fails: {failed}; {}",
+                        channel.next_step()
+                    )));
                 }
             };
             if !await_socket(session.as_fd(), flags, deadline).map_err(system)? {
-                return Err(
-                    "the handshake of TLS times out; check that the target has a key for this host"
-                        .to_owned(),
-                );
+                return Err(failed(format!(
+                    "the handshake of TLS times out; {}",
+                    channel.next_step()
+                )));
             }
         }
     }
