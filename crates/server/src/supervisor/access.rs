@@ -113,7 +113,11 @@ impl State {
         if accesses.is_err() {
             self.config.host = before;
         }
-        for one in accesses? {
+        let accesses = accesses?;
+        let secrets = accesses.iter().flat_map(|one| one.access.secrets());
+        let secrets = secrets.map(|(nqn, secret)| (nqn.to_owned(), secret.clone()));
+        self.generated.retain(&secrets.collect());
+        for one in accesses {
             self.reactors[one.reactor].set_access(one.slot, one.access, one.tls)?;
         }
         for controller in self.config.controller.clone() {

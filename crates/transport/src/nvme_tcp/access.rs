@@ -58,6 +58,12 @@ impl Access {
         })))
     }
 
+    /// The hosts that prove a secret, and their secrets.
+    pub fn secrets(&self) -> impl Iterator<Item = (&str, &Arc<Secret>)> {
+        let hosts = self.0.iter().flat_map(|hosts| &hosts.by_nqn);
+        hosts.filter_map(|(nqn, host)| Some((nqn.as_str(), &host.keys.as_ref()?.host)))
+    }
+
     fn allowed(&self, nqn: &str) -> Option<&Allowed> {
         self.0.as_ref()?.by_nqn.get(nqn)
     }
@@ -95,16 +101,12 @@ impl Access {
         self.allowed(nqn)?.tls.as_deref()
     }
 
-    /// What `found` makes of the key of this name that a host has made: a host that may still make
-    /// keys, by the secret that it has still.
-    pub(super) fn find_generated<T>(
-        &self,
-        identity: &TlsIdentity<'_>,
-        found: impl FnOnce(&TlsPsk) -> T,
-    ) -> Option<T> {
+    /// The key of this name that a host has made: a host that may still make keys, by the secret
+    /// that it has still.
+    pub(super) fn find_generated(&self, identity: &TlsIdentity<'_>) -> Option<Arc<TlsPsk>> {
         let host = self.allowed(identity.hostnqn())?;
         let keys = host.keys.as_ref().filter(|_| host.tls.is_none())?;
-        self.generated()?.find(identity, &keys.host, found)
+        self.generated()?.find(identity, &keys.host)
     }
 
     /// Whether a host comes through TLS with a key that it has made, or with its own one.

@@ -27,6 +27,8 @@ const OF_HOST: usize = 4;
 /// How long a whole exchange may take, from Connect on. A guest without hardware virtualization
 /// takes a second for its powers.
 const EXCHANGE_NS: u64 = 20_000_000_000;
+/// How long a host that has made a key of TLS may take to close the connection.
+const CLOSE_NS: u64 = 3_000_000_000;
 /// How often the result of work is looked for.
 const LOOK_NS: u64 = 1_000_000;
 
@@ -79,7 +81,7 @@ pub struct Job {
     work: Work,
     answer: Sender<Worked>,
     /// An exchange that has ended has room in the queue until its work is taken out.
-    _place: Arc<Place<String>>,
+    _place: Option<Arc<Place<String>>>,
 }
 
 impl Job {
@@ -107,7 +109,8 @@ pub(super) struct Exchange {
     side: ControllerSide,
     generated: GeneratedKeys,
     is_concatenated: bool,
-    place: Arc<Place<String>>,
+    /// Of those in progress. None when a key is made, which the host has proved its secret for.
+    place: Option<Arc<Place<String>>>,
     jobs: SyncSender<Job>,
     /// Where the result of the work in progress comes.
     working: Option<Receiver<Worked>>,
@@ -139,7 +142,7 @@ impl Exchange {
     ) -> Result<Self, Refusal> {
         let places = &powers.places;
         let place = places.take(&parties.hostnqn, EXCHANGES, OF_HOST);
-        let place = Arc::new(place.ok_or(Refusal::Busy)?);
+        let place = Some(Arc::new(place.ok_or(Refusal::Busy)?));
         let random = random().ok_or(Refusal::Busy)?;
         Ok(Self {
             side: ControllerSide::new(parties, random).concatenating(concatenates),
@@ -199,7 +202,8 @@ impl Exchange {
     fn keep_generated(&mut self, now: Time) {
         if let Some(generated) = self.side.take_generated() {
             self.generated.keep(self.side.parties(), generated, now);
-            self.is_concatenated = true;
+            (self.is_concatenated, self.place) = (true, None);
+            self.until = self.until.min(now + CLOSE_NS);
         }
     }
 

@@ -4,8 +4,8 @@
 //! is good for [`LIFETIME_NS`], and for as long as its host has the secret that it has proved in
 //! that exchange: one that was replaced or removed takes the keys that were made by it with it.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use authentication::{Generated, Parties, Secret, TlsIdentity, TlsPsk};
@@ -13,12 +13,11 @@ use port::time::Time;
 
 /// How long a key is good for, from the end of its exchange on; Linux has the same.
 const LIFETIME_NS: u64 = 3_600_000_000_000;
-/// Pairs of a host and a subsystem that have keys at most. Beyond them the pair whose newest key is
-/// the oldest loses its keys.
-const PAIRS: usize = 4096;
-/// Keys of a pair at most, of which the oldest gives way: one for each path on which a host
-/// connects at the same time.
-const OF_PAIR: usize = 8;
+/// Keys at most, of which the oldest gives way.
+const KEYS: usize = 16_384;
+/// Keys of a pair at most, of which the oldest gives way: one for each path of a host, and for each
+/// of its programs.
+const OF_PAIR: usize = 64;
 
 /// Host NQN and subsystem NQN.
 type Pair = (String, String);
@@ -26,7 +25,7 @@ type Pair = (String, String);
 #[derive(Debug)]
 struct Kept {
     name: String,
-    psk: TlsPsk,
+    psk: Arc<TlsPsk>,
     /// What the host has proved that it knows.
     secret: Arc<Secret>,
     until: Time,
@@ -34,94 +33,122 @@ struct Kept {
 
 #[derive(Debug, Default)]
 struct All {
-    /// The oldest key comes first.
-    pairs: BTreeMap<Pair, Vec<Kept>>,
+    /// The oldest key of a pair comes first. Each pair has one.
+    pairs: BTreeMap<Pair, VecDeque<Arc<Kept>>>,
+    /// Keys of all pairs.
+    count: usize,
     /// No key ends before.
     next: Option<Time>,
 }
 
-/// See the module. All that serve a subsystem share one.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 #[expect(
     clippy::disallowed_types,
     reason = "no command takes it: exchanges and handshakes do"
 )]
-pub struct GeneratedKeys(Arc<std::sync::Mutex<All>>);
+struct Store {
+    all: std::sync::Mutex<All>,
+    /// When the last handshake began, in ns.
+    now: AtomicU64,
+}
+
+/// See the module. All that serve a subsystem share one.
+#[derive(Clone, Debug, Default)]
+pub struct GeneratedKeys(Arc<Store>);
 
 impl GeneratedKeys {
     /// A panic elsewhere leaves whole keys.
     fn all(&self) -> MutexGuard<'_, All> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps the key that these parties have made.
     pub(super) fn keep(&self, parties: &Parties, generated: Generated, now: Time) {
-        let Generated { name, psk } = generated;
-        let until = now + LIFETIME_NS;
         let kept = Kept {
-            name,
-            psk,
+            name: generated.name,
+            psk: Arc::new(generated.psk),
             secret: parties.host.clone(),
-            until,
+            until: now + LIFETIME_NS,
         };
+        let pair = (parties.hostnqn.clone(), parties.subnqn.clone());
         let mut all = self.all();
         all.forget(now);
-        all.next = Some(all.next.map_or(until, |next| next.min(until)));
-        let is_full = all.pairs.len() >= PAIRS;
-        let oldest = || {
-            let newest = |(_, keys): &(&Pair, &Vec<Kept>)| keys.last().map(|kept| kept.until);
-            all.pairs.iter().min_by_key(newest).map(|(pair, _)| pair)
-        };
-        let oldest = is_full.then(oldest).flatten().cloned();
-        let pair = (parties.hostnqn.clone(), parties.subnqn.clone());
-        match all.pairs.entry(pair) {
-            Entry::Occupied(mut keys) => {
-                let keys = keys.get_mut();
-                if keys.len() >= OF_PAIR {
-                    keys.remove(0);
-                }
-                keys.push(kept);
-            }
-            Entry::Vacant(keys) => {
-                keys.insert(vec![kept]);
-                if let Some(oldest) = oldest {
-                    all.pairs.remove(&oldest);
-                }
-            }
-        }
+        all.add(pair, kept);
     }
 
-    /// Forgets the keys whose time is over.
-    pub(super) fn forget(&self, now: Time) {
-        self.all().forget(now);
+    /// A handshake begins: keys whose time is over are none for it.
+    pub(super) fn begin(&self, now: Time) {
+        // The thread of handshakes gets its job after this.
+        self.0.now.fetch_max(now.0, Ordering::Relaxed);
     }
 
-    /// What `found` makes of the key of this name, if the host has this secret still.
-    pub(super) fn find<T>(
-        &self,
-        identity: &TlsIdentity<'_>,
-        secret: &Secret,
-        found: impl FnOnce(&TlsPsk) -> T,
-    ) -> Option<T> {
+    /// The key of this name, if its time is not over, and the host has this secret still.
+    pub(super) fn find(&self, identity: &TlsIdentity<'_>, secret: &Secret) -> Option<Arc<TlsPsk>> {
         let pair = (identity.hostnqn().to_owned(), identity.subnqn().to_owned());
-        let all = self.all();
-        let mut keys = all.pairs.get(&pair)?.iter();
-        let kept = keys.find(|kept| kept.name == identity.name())?;
-        kept.secret.is_same(secret).then(|| found(&kept.psk))
+        let now = Time(self.0.now.load(Ordering::Relaxed));
+        let mut all = self.all();
+        let mut keys = all.pairs.get(&pair).into_iter().flatten();
+        let kept = keys.find(|kept| kept.name == identity.name()).cloned();
+        all.forget(now);
+        drop(all);
+        let kept = kept.filter(|kept| now < kept.until)?;
+        kept.secret.is_same(secret).then(|| kept.psk.clone())
+    }
+
+    /// Forgets the keys of all hosts except these, which have these secrets.
+    pub fn retain(&self, hosts: &BTreeMap<String, Arc<Secret>>) {
+        self.all().retain(|(hostnqn, _), kept| {
+            let secret = hosts.get(hostnqn);
+            secret.is_some_and(|secret| kept.secret.is_same(secret))
+        });
     }
 }
 
 impl All {
-    fn forget(&mut self, now: Time) {
-        if self.next.is_none_or(|next| now < next) {
-            return;
+    fn add(&mut self, pair: Pair, kept: Kept) {
+        let len = self.pairs.get(&pair).map_or(0, VecDeque::len);
+        if len >= OF_PAIR {
+            self.remove_oldest(&pair);
+        } else if self.count >= KEYS {
+            let first = |(_, keys): &(&Pair, &VecDeque<Arc<Kept>>)| keys.front().map(|it| it.until);
+            let oldest = self.pairs.iter().min_by_key(first);
+            if let Some(oldest) = oldest.map(|(pair, _)| pair.clone()) {
+                self.remove_oldest(&oldest);
+            }
         }
-        self.pairs.retain(|_, keys| {
-            keys.retain(|kept| now < kept.until);
+        self.next = Some(self.next.map_or(kept.until, |next| next.min(kept.until)));
+        self.count += 1;
+        self.pairs
+            .entry(pair)
+            .or_default()
+            .push_back(Arc::new(kept));
+    }
+
+    fn remove_oldest(&mut self, pair: &Pair) {
+        let Some(keys) = self.pairs.get_mut(pair) else {
+            return;
+        };
+        self.count -= usize::from(keys.pop_front().is_some());
+        if keys.is_empty() {
+            self.pairs.remove(pair);
+        }
+    }
+
+    fn retain(&mut self, stays: impl Fn(&Pair, &Kept) -> bool) {
+        self.pairs.retain(|pair, keys| {
+            keys.retain(|kept| stays(pair, kept));
             !keys.is_empty()
         });
+        self.count = self.pairs.values().map(VecDeque::len).sum();
         let keys = self.pairs.values().flatten();
         self.next = keys.map(|kept| kept.until).min();
+    }
+
+    /// Forgets the keys whose time is over.
+    fn forget(&mut self, now: Time) {
+        if self.next.is_some_and(|next| now >= next) {
+            self.retain(|_, kept| now < kept.until);
+        }
     }
 }
 
@@ -171,7 +198,7 @@ mod tests {
 
     fn has(keys: &GeneratedKeys, name: &str, of: usize) -> bool {
         let identity = TlsIdentity::parse(name.as_bytes()).unwrap();
-        keys.find(&identity, &secret(of), |psk| psk.bytes().len()) == Some(32)
+        keys.find(&identity, &secret(of)).is_some()
     }
 
     #[test]
@@ -187,39 +214,68 @@ mod tests {
         let (_, other) = made("nqn.a", 2);
         assert!(!has(&keys, &other.name, 0), "another exchange's");
         let hour = 3_600_000_000_000;
-        keys.forget(Time(5 + hour - 1));
+        keys.begin(Time(5 + hour - 1));
         assert!(has(&keys, &name, 0));
+        let later = other.name.clone();
         keys.keep(&parties, other, Time(5 + hour - 1));
-        keys.forget(Time(5 + hour));
+        keys.begin(Time(5 + hour));
         assert!(!has(&keys, &name, 0));
+        assert_eq!(keys.all().count, 1, "it is forgotten");
         assert_eq!(keys.all().next, Some(Time(5 + hour - 1 + hour)));
-        keys.forget(Time(u64::MAX));
-        assert!(keys.all().pairs.is_empty());
+        let hosts = |secret| BTreeMap::from([("nqn.a".to_owned(), secret)]);
+        keys.retain(&hosts(secret(0)));
+        assert!(has(&keys, &later, 0));
+        for hosts in [hosts(secret(1)), BTreeMap::new()] {
+            let (parties, generated) = made("nqn.a", 3);
+            keys.keep(&parties, generated, Time(5 + hour));
+            keys.retain(&hosts);
+            let all = keys.all();
+            assert!(all.pairs.is_empty() && all.count == 0 && all.next.is_none());
+        }
     }
 
     #[test]
     fn keys_are_few_for_one_pair_and_in_all() {
-        let keys = GeneratedKeys::default();
-        let (parties, first) = made("nqn.a", 1);
-        let mut names = vec![first.name.clone()];
-        keys.keep(&parties, first, Time(0));
-        let limit = u8::try_from(OF_PAIR).unwrap();
-        for seed in 2..=limit + 1 {
-            let (parties, generated) = made("nqn.a", seed);
-            names.push(generated.name.clone());
-            keys.keep(&parties, generated, Time(seed.into()));
+        let (_, generated) = made("nqn.a", 1);
+        let psk = Arc::new(generated.psk);
+        let mut all = All::default();
+        let mut time = 0;
+        let mut add = |all: &mut All, host: usize| {
+            time += 1;
+            let kept = Kept {
+                name: time.to_string(),
+                psk: psk.clone(),
+                secret: secret(0),
+                until: Time(time),
+            };
+            all.add((host.to_string(), SUBSYSTEM.to_owned()), kept);
+        };
+        let ends = |all: &All, host: usize| {
+            let keys = all.pairs.get(&(host.to_string(), SUBSYSTEM.to_owned()));
+            let keys = keys.into_iter().flatten();
+            keys.map(|kept| kept.until.0).collect::<Vec<_>>()
+        };
+        // One key of host 0, and too many of host 1.
+        add(&mut all, 0);
+        for _ in 0..=OF_PAIR {
+            add(&mut all, 1);
         }
-        assert!(!has(&keys, &names[0], 0), "the oldest gave way");
-        assert!(names[1..].iter().all(|name| has(&keys, name, 0)));
-        // Pairs whose newest key is older than all others.
-        for number in 1..PAIRS {
-            let pair = (format!("nqn.x{number}"), SUBSYSTEM.to_owned());
-            keys.all().pairs.insert(pair, Vec::new());
+        let limit = u64::try_from(OF_PAIR).unwrap();
+        assert_eq!(ends(&all, 1), (3..limit + 3).collect::<Vec<_>>());
+        assert_eq!((ends(&all, 0), all.count), (vec![1], OF_PAIR + 1));
+        for host in 2.. {
+            if all.count == KEYS {
+                break;
+            }
+            add(&mut all, host);
         }
-        let (parties, generated) = made("nqn.b", 9);
-        let name = generated.name.clone();
-        keys.keep(&parties, generated, Time(200));
-        assert!(has(&keys, &name, 0) && has(&keys, &names[1], 0));
-        assert_eq!(keys.all().pairs.len(), PAIRS);
+        // The oldest of all gives way, with its pair where that has no other.
+        add(&mut all, KEYS);
+        assert_eq!((ends(&all, 0), all.count), (vec![], KEYS));
+        assert_eq!(ends(&all, 1).len(), OF_PAIR);
+        add(&mut all, KEYS);
+        assert_eq!((ends(&all, 1)[0], all.count), (4, KEYS));
+        assert_eq!((ends(&all, 2).len(), ends(&all, KEYS).len()), (1, 2));
+        assert!(all.pairs.values().all(|keys| !keys.is_empty()));
     }
 }

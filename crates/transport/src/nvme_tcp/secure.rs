@@ -207,7 +207,7 @@ impl Tls {
         now: Time,
     ) -> io::Result<Handshake> {
         if let Some(generated) = &self.generated {
-            generated.forget(now);
+            generated.begin(now);
         }
         let Handshakes { jobs, .. } = &self.handshakes;
         let bell = bell()?;
@@ -251,15 +251,11 @@ fn find(access: &Access, names: &[String], offer: &Offer<'_>) -> Found {
         return Found::Nothing;
     };
     if identity.is_generated() {
-        let found = |psk: &TlsPsk| {
-            if psk.binds(offer.hello, offer.binder) {
-                Found::Psk(key_of(psk))
-            } else {
-                Found::AnotherKey
-            }
+        return match access.find_generated(&identity) {
+            Some(psk) if psk.binds(offer.hello, offer.binder) => Found::Psk(key_of(&psk)),
+            Some(_) => Found::AnotherKey,
+            None => Found::Nothing,
         };
-        let found = access.find_generated(&identity, found);
-        return found.unwrap_or(Found::Nothing);
     }
     let Some(key) = access.tls_key(identity.hostnqn()) else {
         return Found::Nothing;

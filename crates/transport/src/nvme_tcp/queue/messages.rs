@@ -131,7 +131,7 @@ impl Queue {
             Outcome::Pending if now >= until => Err(End::Unauthenticated),
             Outcome::Pending => Ok(false),
             Outcome::Failed(failed) => Err(End::Authentication(failed)),
-            // Its host closes the connection, and has the rest of the time for that.
+            // Its host closes the connection.
             Outcome::Authenticated { .. } if is_concatenated => {
                 self.proof = Proof::Concatenated;
                 if now >= until {

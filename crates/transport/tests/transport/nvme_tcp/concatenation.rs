@@ -16,25 +16,35 @@ use transport::nvme_tcp::{
 use super::authentication::{KEY, OTHER, fetch, property, put, secret};
 use super::host::{Connect, HOSTNQN, Peer, offer};
 use super::rig::{Rig, SUBNQN, config};
-use super::secure::{client, connect, secured};
+use super::secure::{KEY as TLS_KEY, client, connect, connected, key, secured, secured_at};
 
 const GOOD: Status = Status::SUCCESSFUL_COMPLETION;
 const REQUIRED: Status = Status::AUTHENTICATION_REQUIRED;
 
 /// A target whose host has this secret, and the powers that it asks for.
 fn target(
-    key: &str,
+    text: &str,
     must_concatenate: bool,
     keys: &GeneratedKeys,
 ) -> (TargetConfig, Receiver<Job>) {
     let host = Allowed {
+        must_concatenate,
+        ..with_secret(text)
+    };
+    target_of(host, keys)
+}
+
+fn with_secret(text: &str) -> Allowed {
+    Allowed {
         keys: Some(Keys {
-            host: secret(key),
+            host: secret(text),
             controller: None,
         }),
-        tls: None,
-        must_concatenate,
-    };
+        ..Allowed::default()
+    }
+}
+
+fn target_of(host: Allowed, keys: &GeneratedKeys) -> (TargetConfig, Receiver<Job>) {
     let hosts = BTreeMap::from([(HOSTNQN.to_owned(), host)]);
     let (powers, jobs) = powers();
     let access = Access::of(hosts, powers, keys.clone());
@@ -103,7 +113,10 @@ fn a_connection_on_which_a_key_was_made_serves_nothing() {
         assert_eq!(proof(&rig), Proof::Concatenated);
         assert_eq!(peer.status(&mut rig, &property(), &[]), REQUIRED);
         // Its host is to close it.
-        rig.advance(Duration::from_millis(20_100));
+        rig.advance(Duration::from_millis(2_900));
+        rig.settle();
+        assert!(rig.association.is_some());
+        rig.advance(Duration::from_millis(200));
         rig.settle();
         assert!(rig.association.is_none());
         assert_eq!(rig.ends.last(), Some(&"not-through-tls"));
@@ -151,6 +164,61 @@ fn a_host_comes_with_the_key_that_it_has_made_for_as_long_as_it_has_its_secret()
     assert!(secured(&Arc::new(same), &ours).is_ok());
     let (alone, _jobs) = target(KEY, false, &GeneratedKeys::default());
     assert_eq!(end(alone, &made.name), "tls-identity");
+    // It has no secret any more, or a key of its own.
+    let bare = Allowed::default();
+    let keyed = Allowed {
+        tls: Some(Arc::new(key(TLS_KEY))),
+        ..with_secret(KEY)
+    };
+    for host in [bare, keyed] {
+        let (target, _jobs) = target_of(host, &keys);
+        assert_eq!(end(target, &made.name), "tls-identity");
+    }
     let refused = connect(&Arc::new(first), &ours, ["nqn.none", SUBNQN]);
     assert_eq!(refused.unwrap_err(), Some("host"));
+}
+
+#[test]
+fn a_key_is_refused_when_its_hour_is_over() {
+    let (target, jobs) = target(KEY, false, &GeneratedKeys::default());
+    let mut rig = Rig::with(target.clone());
+    let (mut peer, _) = admin(&mut rig);
+    let before = rig.now();
+    let made = make(&mut rig, &mut peer, &jobs);
+    let after = rig.now();
+    let (target, ours) = (Arc::new(target), client(&made.name, &made.psk));
+    let hour = 3_600_000_000_000;
+    assert!(secured_at(&target, &ours, before + (hour - 1)).is_ok());
+    let end = secured_at(&target, &ours, after + hour).unwrap_err();
+    assert_eq!(end.name(), "tls-identity");
+}
+
+#[test]
+fn an_exchange_that_has_made_a_key_leaves_its_place() {
+    let (target, jobs) = target(KEY, false, &GeneratedKeys::default());
+    // More than one host may have in progress.
+    let rigs = (0..6).map(|_| {
+        let mut rig = Rig::with(target.clone());
+        let (mut peer, _) = admin(&mut rig);
+        make(&mut rig, &mut peer, &jobs);
+        (rig, peer)
+    });
+    assert_eq!(rigs.collect::<Vec<_>>().len(), 6);
+}
+
+#[test]
+fn a_host_whose_admin_queue_has_tls_has_no_queue_in_clear() {
+    let (target, jobs) = target(KEY, false, &GeneratedKeys::default());
+    let mut rig = Rig::with(target.clone());
+    let (mut peer, _) = admin(&mut rig);
+    let made = make(&mut rig, &mut peer, &jobs);
+    let mut rig = Rig::with(target.clone());
+    let ours = client(&made.name, &made.psk);
+    let names = [HOSTNQN, SUBNQN];
+    let (arrival, _session) = connected(&Arc::new(target), &ours, names).unwrap();
+    rig.take(arrival);
+    let cntlid = rig.association.as_ref().unwrap().cntlid();
+    let (_, cqe) = Connect::new(1, 32, cntlid).peer(&mut rig, offer(false, false));
+    assert_eq!(cqe.status.status(), Status::CONNECT_INVALID_HOST);
+    assert!(rig.association.is_some());
 }

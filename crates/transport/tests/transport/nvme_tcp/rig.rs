@@ -16,7 +16,8 @@ use port::time::Time;
 use port::{Added, Channel, ChannelId, Channels, Done, MediumTraits, Request};
 use subsystem::{Subsystem, SubsystemConfig};
 use transport::nvme_tcp::{
-    Access, Association, Digests, End, Farewell, Newcomer, Progress, Refusal, Success, TargetConfig,
+    Access, Arrival, Association, Digests, End, Farewell, Newcomer, Progress, Refusal, Success,
+    TargetConfig,
 };
 
 /// The subsystem's name.
@@ -286,6 +287,12 @@ impl Rig {
                 return self.farewells.push(farewell);
             }
         };
+        self.take(arrival);
+    }
+
+    /// Takes one that has arrived.
+    pub(super) fn take(&mut self, arrival: Arrival) {
+        let now = self.now();
         match &mut self.association {
             None if arrival.qid() == 0 => {
                 let new = |controller: &mut Controller| Association::new(arrival, controller, now);

@@ -23,7 +23,7 @@ use super::host::{Connect, HOSTNQN, offer, set_name};
 use super::rig::{SUBNQN, config};
 
 /// The bytes 0 to 31.
-const KEY: &str = "NVMeTLSkey-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+pub(super) const KEY: &str = "NVMeTLSkey-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
 /// The bytes 100 to 147.
 const LONG: &str =
     "NVMeTLSkey-1:02:ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7fH1+f4CBgoOEhYaHiImKi4yNjo+QkZKTvGwQfg==:";
@@ -32,7 +32,7 @@ const FREE: &str = "nqn.2014-08.org.nvmexpress:uuid:free";
 /// In which a thread answers.
 const BOUND: Duration = Duration::from_secs(20);
 
-fn key(text: &str) -> TlsKey {
+pub(super) fn key(text: &str) -> TlsKey {
     TlsKey::read(text).unwrap()
 }
 
@@ -74,14 +74,14 @@ fn of_host(text: &str, hostnqn: &str, subnqn: &str) -> Client {
 }
 
 fn greeting(config: &Arc<TargetConfig>) -> (Greeting, UnixStream) {
-    greeting_from(config, "192.0.2.1:1")
+    greeting_from(config, "192.0.2.1:1", Time(0))
 }
 
-fn greeting_from(config: &Arc<TargetConfig>, from: &str) -> (Greeting, UnixStream) {
+fn greeting_from(config: &Arc<TargetConfig>, from: &str, now: Time) -> (Greeting, UnixStream) {
     let (theirs, ours) = UnixStream::pair().unwrap();
     theirs.set_nonblocking(true).unwrap();
     let from = from.parse().unwrap();
-    let greeting = Greeting::new(ours.into(), from, config.clone(), Time(0)).unwrap();
+    let greeting = Greeting::new(ours.into(), from, config.clone(), now).unwrap();
     (greeting, theirs)
 }
 
@@ -94,15 +94,22 @@ fn step(mut greeting: Greeting, now: Time) -> Result<Greeted, End> {
 }
 
 /// Polls until it is a newcomer or ends; the client goes on meanwhile.
-fn greet(mut greeting: Greeting, client: Option<&mut Session>) -> Result<Newcomer, End> {
-    let mut client = client;
+fn greet(greeting: Greeting, client: Option<&mut Session>) -> Result<Newcomer, End> {
+    greet_at(greeting, client, Time(1))
+}
+
+fn greet_at(
+    mut greeting: Greeting,
+    mut client: Option<&mut Session>,
+    now: Time,
+) -> Result<Newcomer, End> {
     let until = Instant::now() + BOUND;
     while Instant::now() < until {
         if let Some(client) = &mut client {
             // What it finds is what the target says.
             let _ = client.handshake();
         }
-        greeting = match step(greeting, Time(1))? {
+        greeting = match step(greeting, now)? {
             Greeted::Newcomer(newcomer) => return Ok(*newcomer),
             Greeted::Greeting(greeting) => greeting,
         };
@@ -116,9 +123,18 @@ pub(super) fn secured(
     config: &Arc<TargetConfig>,
     client: &Client,
 ) -> Result<(Newcomer, Session), End> {
-    let (greeting, socket) = greeting(config);
+    secured_at(config, client, Time(1))
+}
+
+/// The same, at a time.
+pub(super) fn secured_at(
+    config: &Arc<TargetConfig>,
+    client: &Client,
+    now: Time,
+) -> Result<(Newcomer, Session), End> {
+    let (greeting, socket) = greeting_from(config, "192.0.2.1:1", now);
     let mut client = Session::connect(client, socket.into()).unwrap();
-    let newcomer = greet(greeting, Some(&mut client))?;
+    let newcomer = greet_at(greeting, Some(&mut client), now)?;
     Ok((newcomer, client))
 }
 
@@ -144,6 +160,15 @@ pub(super) fn connect(
     client: &Client,
     [hostnqn, subnqn]: [&str; 2],
 ) -> Result<Arrival, Option<&'static str>> {
+    connected(config, client, [hostnqn, subnqn]).map(|(arrival, _)| arrival)
+}
+
+/// The same, with the host's end of the connection.
+pub(super) fn connected(
+    config: &Arc<TargetConfig>,
+    client: &Client,
+    [hostnqn, subnqn]: [&str; 2],
+) -> Result<(Arrival, Session), Option<&'static str>> {
     let (mut newcomer, mut session) = secured(config, client).unwrap();
     let (request, capsule) = opening(hostnqn, subnqn);
     assert_eq!(session.write(&request).unwrap(), request.len());
@@ -152,14 +177,16 @@ pub(super) fn connect(
     assert_eq!(session.read(&mut answer).unwrap(), 128);
     assert_eq!(session.write(&capsule).unwrap(), capsule.len());
     assert!(matches!(newcomer.poll(Time(1)), Progress::Connects));
-    let arrived = newcomer.arrive(Time(1));
-    arrived.map_err(|mut farewell| {
-        assert!(!farewell.poll(Time(1)));
-        // The refusal, and then the end of the stream.
-        assert_eq!(session.read(&mut answer).unwrap(), 24);
-        assert_eq!(session.read(&mut answer).unwrap(), 0);
-        farewell.refused()
-    })
+    match newcomer.arrive(Time(1)) {
+        Ok(arrival) => Ok((arrival, session)),
+        Err(mut farewell) => {
+            assert!(!farewell.poll(Time(1)));
+            // The refusal, and then the end of the stream.
+            assert_eq!(session.read(&mut answer).unwrap(), 24);
+            assert_eq!(session.read(&mut answer).unwrap(), 0);
+            Err(farewell.refused())
+        }
+    }
 }
 
 #[test]
@@ -254,7 +281,7 @@ const RETRY: Time = Time(200_000_000);
 
 /// A connection that has sent a ClientHello, and goes on no further.
 fn hello(config: &Arc<TargetConfig>, from: &str) -> (Greeting, Session) {
-    let (greeting, socket) = greeting_from(config, from);
+    let (greeting, socket) = greeting_from(config, from, Time(0));
     let client = of_host(KEY, HOSTNQN, SUBNQN);
     let mut client = Session::connect(&client, socket.into()).unwrap();
     let sent = client.handshake().unwrap();
