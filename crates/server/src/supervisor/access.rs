@@ -13,7 +13,7 @@ use authentication::{Secret, TlsKey};
 use driver::bus::nvme_tcp::Identity;
 use engine::ControllerSlot;
 use transport::nvme_tcp::{
-    Access, Allowed, Handshakes, Job, Keys, Powers, Tls, handshakes, powers,
+    Access, Allowed, Handshakes, Job, Keys, Powers, Tls, handshakes, powers, tls_available,
 };
 
 use super::State;
@@ -189,10 +189,18 @@ impl State {
             Err(error) if is_needed => Err(error).context("tls_key, or concatenation"),
             Err(error) => {
                 let name = &controller.name;
-                tracing::info!(
-                    controller = name,
-                    "no secure channel concatenation: {error}"
-                );
+                // Hosts that do not ask for a key are served, whatever is wrong with the library.
+                if tls_available().is_err() {
+                    tracing::info!(
+                        controller = name,
+                        "no secure channel concatenation: {error}"
+                    );
+                } else {
+                    tracing::warn!(
+                        controller = name,
+                        "no secure channel concatenation: {error}"
+                    );
+                }
                 Ok(None)
             }
         }

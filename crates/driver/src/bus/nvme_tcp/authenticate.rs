@@ -83,6 +83,7 @@ fn exchange(
         talk,
         encoder,
         cid: 0,
+        concatenates,
     };
     let mut side = HostSide::new(parties, random, 1, &Hash::ALL, &Group::ALL);
     if concatenates {
@@ -104,6 +105,8 @@ struct Messages<'a, 'b> {
     talk: &'a mut Talk<'b>,
     encoder: &'a Encoder,
     cid: u16,
+    /// The exchange is for a key.
+    concatenates: bool,
 }
 
 impl Messages<'_, '_> {
@@ -169,9 +172,12 @@ impl Messages<'_, '_> {
             // The target may have closed the connection: the failure is known.
             let _ = self.put(&side.failure(failed));
             if failed == Failed::Concatenation {
-                return self.talk.refused(
-                    "the target does not make a key of TLS with this host (secure channel concatenation), which --concat or concat = true asks for, or has to; its system may have no OpenSSL 3".to_owned(),
-                );
+                let reason = if self.concatenates {
+                    "the target does not make a key of TLS with this host (secure channel concatenation), which --concat or concat = true asks for; its system may have no OpenSSL 3"
+                } else {
+                    "the target requires a key of TLS that both sides make (secure channel concatenation); write --concat, or concat = true"
+                };
+                return self.talk.refused(reason.to_owned());
             }
             self.talk.refused(format!(
                 "authentication failed ({failed}); check the secrets of the host {} here (--dhchap-key, --dhchap-ctrl-key) and there",

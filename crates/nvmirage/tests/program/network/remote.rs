@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::secure::{A, CTRL, KEY, secret};
 use super::tls::KEY as TLS_KEY;
-use super::{Port, serve, served, until};
+use super::{Port, hosts, metric, serve, served, until};
 use crate::drives::{SLOWEST, Tenant, is_untouched};
 use crate::world::{Server, World, ran};
 
@@ -51,13 +51,16 @@ impl Remote {
 
     /// The same, with keys of its namespace.
     fn start_as(&self, more: &str, keys: &str) -> Server {
-        let config = format!(
+        serve(&self.its, &self.its_config(more, keys), &[])
+    }
+
+    fn its_config(&self, more: &str, keys: &str) -> String {
+        format!(
             "{more}[[media]]\nname = \"disk\"\nkind = \"file\"\npath = \"{}\"\n\
              [[namespace]]\nname = \"data\"\nmedia = \"disk\"\nlba_size = 512\n{keys}{}",
             self.image().display(),
             self.port.controller("")
-        );
-        serve(&self.its, &config, &[])
+        )
     }
 
     /// The configuration of two tenants, with a gap before, between and behind their parts.
@@ -254,6 +257,48 @@ fn a_drive_is_reached_through_tls() {
     assert!(!tenants.log().contains("AAECAwQF"));
     tenants.stop();
     remote.check_gaps();
+}
+
+/// It opens a queue of its own for its last flush, when its server stops.
+#[test]
+fn a_drive_makes_keys_of_tls_also_when_the_first_is_forgotten() {
+    let remote = Remote::new();
+    let [key, other] =
+        [("a.key", KEY), ("b.key", CTRL)].map(|(name, text)| secret(&remote.its, name, text));
+    let host = |key: &PathBuf| {
+        let key = key.display();
+        format!("[[host]]\nnqn = \"{A}\"\ndhchap_key = \"{key}\"\nconcatenation = \"required\"\n")
+    };
+    let drive = remote.start(&host(&key));
+    let config = |more: &str| {
+        let keys = format!(
+            "hostnqn = \"{A}\"\ndhchap_key = \"{}\"\n{more}",
+            key.display()
+        );
+        remote.tenants(&keys)
+    };
+    let file = remote.world.write("config.toml", &config(""));
+    let args = ["serve", "--config", file.to_str().unwrap()];
+    let error = remote.world.fails(&args);
+    assert!(error.contains("secure channel concatenation"), "{error}");
+    let tenants = serve(&remote.world, &config("concat = true\n"), &[]);
+    remote.verify_both();
+    assert_eq!(hosts(&remote.its)[0]["tls"], true);
+    for key in [&other, &key] {
+        let config = remote.its_config(&host(key), "");
+        remote.its.write("config.toml", &config);
+        remote.its.ok(&remote.its.steer(&["reload"]));
+    }
+    assert_eq!(hosts(&remote.its).len(), 1, "its association lives on");
+    tenants.stop();
+    let refused =
+        "nvmirage_tcp_connections_refused_total{controller=\"store\",reason=\"tls-identity\"}";
+    assert!(
+        metric(&remote.its, refused) > 0.0,
+        "the first key was forgotten"
+    );
+    remote.check_gaps();
+    drive.stop();
 }
 
 #[test]
