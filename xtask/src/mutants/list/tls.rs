@@ -1,6 +1,6 @@
 //! TLS: which key a connection has, whom it stands for, and what a handshake may take.
 
-use super::super::{Mutation, Test, integration, unit};
+use super::super::{Mutation, Test, integration, program, unit};
 
 /// A test of hosts that come through TLS.
 const fn host(name: &'static str) -> Test {
@@ -226,18 +226,18 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "concat-secret",
         guard: "a key that was made is good for as long as its host has the secret",
         file: "crates/transport/src/nvme_tcp/generated.rs",
-        from: "kept.secret.is_same(secret).then(|| found(&kept.psk))",
-        to: "Some(found(&kept.psk)).filter(|_| kept.secret.is_same(&kept.secret))",
+        from: "kept.secret.is_same(secret).then(|| kept.psk.clone())",
+        to: "secret.is_same(secret).then(|| kept.psk.clone())",
         test: host(
             "nvme_tcp::concatenation::a_host_comes_with_the_key_that_it_has_made_for_as_long_as_it_has_its_secret",
         ),
     },
     Mutation {
         name: "concat-lifetime",
-        guard: "a key that was made has a time limit",
+        guard: "keys whose time is over are forgotten",
         file: "crates/transport/src/nvme_tcp/generated.rs",
-        from: "keys.retain(|kept| now < kept.until);",
-        to: "keys.retain(|kept| now <= kept.until);",
+        from: "self.retain(|_, kept| now < kept.until);",
+        to: "self.retain(|_, kept| now <= kept.until);",
         test: unit(
             "transport",
             "nvme_tcp::generated::tests::a_key_lasts_for_an_hour_and_for_the_secret_that_it_was_made_by",
@@ -247,8 +247,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "concat-bounded",
         guard: "a host has few keys that it has made",
         file: "crates/transport/src/nvme_tcp/generated.rs",
-        from: "if keys.len() >= OF_PAIR {",
-        to: "if keys.len() >= PAIRS {",
+        from: "if len >= OF_PAIR {",
+        to: "if len >= KEYS {",
         test: unit(
             "transport",
             "nvme_tcp::generated::tests::keys_are_few_for_one_pair_and_in_all",
@@ -263,6 +263,82 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: unit(
             "authentication",
             "tests::concatenation::both_sides_make_the_key_of_another_program",
+        ),
+    },
+    Mutation {
+        name: "concat-expired",
+        guard: "a key that was made is refused when its time is over",
+        file: "crates/transport/src/nvme_tcp/generated.rs",
+        from: "kept.filter(|kept| now < kept.until)?;",
+        to: "kept.filter(|kept| kept.until > Time(0))?;",
+        test: host("nvme_tcp::concatenation::a_key_is_refused_when_its_hour_is_over"),
+    },
+    Mutation {
+        name: "concat-replaced",
+        guard: "a reload drops the keys of a replaced secret",
+        file: "crates/transport/src/nvme_tcp/generated.rs",
+        from: "secret.is_some_and(|secret| kept.secret.is_same(secret))",
+        to: "secret.is_some_and(|secret| secret.is_same(secret) || kept.until > Time(0))",
+        test: unit(
+            "transport",
+            "nvme_tcp::generated::tests::a_key_lasts_for_an_hour_and_for_the_secret_that_it_was_made_by",
+        ),
+    },
+    Mutation {
+        name: "concat-total",
+        guard: "all hosts have a limited number of keys that they have made",
+        file: "crates/transport/src/nvme_tcp/generated.rs",
+        from: "} else if self.count >= KEYS {",
+        to: "} else if self.count > KEYS {",
+        test: unit(
+            "transport",
+            "nvme_tcp::generated::tests::keys_are_few_for_one_pair_and_in_all",
+        ),
+    },
+    Mutation {
+        name: "concat-own-key",
+        guard: "a host with a key of TLS does not come with one that it has made",
+        file: "crates/transport/src/nvme_tcp/access.rs",
+        from: "host.keys.as_ref().filter(|_| host.tls.is_none())?",
+        to: "host.keys.as_ref()?",
+        test: host(
+            "nvme_tcp::concatenation::a_host_comes_with_the_key_that_it_has_made_for_as_long_as_it_has_its_secret",
+        ),
+    },
+    Mutation {
+        name: "concat-queue-clear",
+        guard: "an association whose admin queue has TLS takes no I/O queue in clear",
+        file: "crates/transport/src/nvme_tcp/association/mod.rs",
+        from: "if self.is_secured() && !arrival.is_secured() {",
+        to: "if arrival.is_secured() && !arrival.is_secured() {",
+        test: host(
+            "nvme_tcp::concatenation::a_host_whose_admin_queue_has_tls_has_no_queue_in_clear",
+        ),
+    },
+    Mutation {
+        name: "concat-place",
+        guard: "an exchange that has made a key is none in progress",
+        file: "crates/transport/src/nvme_tcp/authentication.rs",
+        from: "(self.is_concatenated, self.place) = (true, None);",
+        to: "self.is_concatenated = true;",
+        test: host("nvme_tcp::concatenation::an_exchange_that_has_made_a_key_leaves_its_place"),
+    },
+    Mutation {
+        name: "concat-no-host",
+        guard: "a connection on which a key is made is no host",
+        file: "crates/reactor/src/hosted/association.rs",
+        from: "None | Some(Proof::Pending | Proof::Concatenated)",
+        to: "None | Some(Proof::Pending)",
+        test: program("network::concat::a_connection_on_which_a_key_is_made_is_no_host"),
+    },
+    Mutation {
+        name: "concat-again",
+        guard: "our host makes a key again where a target has forgotten it",
+        file: "crates/driver/src/bus/nvme_tcp/queues.rs",
+        from: "self.host.concatenates && error.is_refused_key()",
+        to: "!self.host.concatenates && error.is_refused_key()",
+        test: program(
+            "network::remote::a_drive_makes_keys_of_tls_also_when_the_first_is_forgotten",
         ),
     },
 ];

@@ -53,6 +53,10 @@ fn hosts_connect_through_tls_with_a_key_that_they_make() {
         let output = identify(&world, &port, &options);
         assert!(says(&output, words), "{options:?}: {output:?}");
     }
+    let mut local = world.program();
+    local.args(["identify", "--target", "vfio-user:none", "--concat"]);
+    let output = local.args(&as_a).output().unwrap();
+    assert!(says(&output, "only a target over NVMe/TCP"), "{output:?}");
     // Each queue has TLS, and each byte that was written is read again.
     let mut bench = world.program();
     bench.args(["bench", "--target", &port.target(), "--destroy-data"]);
@@ -113,6 +117,44 @@ fn a_reload_makes_keys_required() {
         load.kill().unwrap();
         load.wait().unwrap();
     }
+    server.stop();
+}
+
+#[test]
+fn a_connection_on_which_a_key_is_made_is_no_host() {
+    let world = World::new();
+    let port = Port::new();
+    let key = secret(&world, "a.key", KEY);
+    let other = secret(&world, "c.key", CTRL);
+    let key = key.to_str().unwrap();
+    let config = |file: &str| {
+        format!(
+            "[[host]]\nnqn = \"{A}\"\ndhchap_key = \"{file}\"\n{DISK}{}",
+            port.controller("tcp = { hosts = 1 }\n")
+        )
+    };
+    let server = serve(&world, &config("a.key"), &[]);
+    let as_a = ["--hostnqn", A, "--dhchap-key", key, "--concat"];
+    for _ in 0..2 {
+        let output = identify(&world, &port, &as_a);
+        assert!(output.status.success(), "{output:?}");
+        until("the host is gone", || hosts(&world).is_empty());
+    }
+    let log = server.log();
+    assert_eq!(log.matches("host attached").count(), 2, "{log}");
+    // Another secret.
+    world.write("config.toml", &config("c.key"));
+    world.ok(&world.steer(&["reload"]));
+    let output = identify(&world, &port, &as_a);
+    assert!(says(&output, "Authentication failed"), "{output:?}");
+    let with_other = [
+        "--hostnqn",
+        A,
+        "--dhchap-key",
+        other.to_str().unwrap(),
+        "--concat",
+    ];
+    assert!(identify(&world, &port, &with_other).status.success());
     server.stop();
 }
 
