@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use authentication::{Secret, TlsKey};
 use driver::bus::nvme_tcp::Identity;
+use driver::bus::place::Place;
+use terminal::error::UsageError;
 
 /// See the module.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -55,8 +57,8 @@ impl AsHost {
     /// Makes this process that host. Before it connects.
     ///
     /// # Errors
-    /// For the user: a secret cannot be read, or is none.
-    pub(crate) fn assume(&self) -> anyhow::Result<()> {
+    /// For the user: a secret cannot be read, or is none; or the target makes no keys.
+    pub(crate) fn assume(&self, target: Option<&Place>) -> anyhow::Result<()> {
         let Self {
             hostnqn,
             dhchap_key,
@@ -66,6 +68,10 @@ impl AsHost {
             hdr_digest,
             data_digest,
         } = self;
+        if *concat && !matches!(target, None | Some(Place::NvmeTcp(_))) {
+            let text = "--concat: only a target over NVMe/TCP makes keys of TLS; leave it out";
+            return Err(UsageError(text.to_owned()).into());
+        }
         let has_digests = *hdr_digest || *data_digest;
         if hostnqn.is_none() && dhchap_key.is_none() && tls_key.is_none() && !has_digests {
             return Ok(());

@@ -167,7 +167,7 @@ impl Conformance {
             ))
             .into());
         }
-        self.as_host.assume()?;
+        self.as_host.assume(Some(target))?;
         let mut bench = self.bench(target, |bound| target.open(bound))?;
         if let Some(second) = &self.second {
             bench.set_second(self.bench(second, |bound| open_second(second, bound))?);

@@ -41,7 +41,7 @@ impl Identify {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
-        self.as_host.assume()?;
+        self.as_host.assume(Some(&self.target))?;
         let needs = Needs::of(1, 4096).waiting(self.wait.get());
         let mut host = Host::connect(&self.target, Doorbells::Auto, needs)?;
         let identity = Identity::ask(&mut host)?;

@@ -125,7 +125,7 @@ impl ZoneCommand {
 
 impl Report {
     fn run(self) -> anyhow::Result<()> {
-        self.as_host.assume()?;
+        self.as_host.assume(Some(&self.target))?;
         let needs = Needs::of(1, 64 << 10).waiting(self.wait.get());
         let mut host = Host::connect(&self.target, Doorbells::Auto, needs)?;
         let output = self.ask(&mut host)?;

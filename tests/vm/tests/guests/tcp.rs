@@ -392,11 +392,6 @@ fn concatenates(kernel: Kernel) {
 }
 
 #[test]
-fn a_host_makes_its_key_with_our_target() {
-    concatenates(Kernel::Backports);
-}
-
-#[test]
 fn a_host_encrypts_its_connections() {
     encrypts(Kernel::Backports);
 }
@@ -422,6 +417,11 @@ mod slow {
     #[test]
     fn a_host_with_a_newer_kernel_changes_paths() {
         super::changes_paths(Kernel::Backports);
+    }
+
+    #[test]
+    fn a_host_makes_its_key_with_our_target() {
+        super::concatenates(Kernel::Backports);
     }
 
     #[test]

@@ -213,7 +213,7 @@ impl Bench {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
-        self.as_host.assume()?;
+        self.as_host.assume(self.target.as_ref())?;
         match self.other {
             Some(Other::Floor(floor)) => floor.run(),
             None => self.load(),

@@ -193,7 +193,7 @@ impl Kv {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
-        self.as_host.assume()?;
+        self.as_host.assume(self.target.as_ref())?;
         let Some(target) = &self.target else {
             let text = "an address is needed: --target vfio-user:PATH or pci:ADDRESS";
             return Err(UsageError(text.to_owned()).into());

@@ -90,7 +90,7 @@ impl Replay {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
-        self.as_host.assume()?;
+        self.as_host.assume(Some(&self.target))?;
         let loaded = self.source.load()?;
         anyhow::ensure!(
             loaded.damaged.is_none(),
