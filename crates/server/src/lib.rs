@@ -4,6 +4,7 @@
 //! command of a host: that is in the crates below.
 #![forbid(unsafe_code)]
 
+mod announce;
 mod control;
 mod events;
 pub mod identity;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::object::{Bounds, Names, object};
-use super::{Ana, Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, Size, SocketMode, Tcp};
+use super::{Ana, HostAddress, Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, Size, SocketMode, Tcp};
 
 /// Longest NQN (Base 2.1, 4.7).
 const MAX_NQN_LEN: usize = 223;
@@ -79,6 +79,19 @@ object! {
             value: "GROUP=STATE",
             parts: "GROUP",
         };
+        /// Address at which hosts reach the controller, in discovery log pages, where it is not the
+        /// one in `listen`: behind NAT or a tunnel. Only for `listen = "nvme-tcp:ADDRESS:PORT"`.
+        advertise: Option<HostAddress> | unset => Live {
+            unset: "the address in `listen`, or for all addresses the one that a host connected to",
+            value: "ADDRESS[:PORT]",
+        };
+        /// Addresses of discovery services of other machines, which the controller's discovery log
+        /// page names, up to 16. The port is 8009 where none is written. Only for
+        /// `listen = "nvme-tcp:ADDRESS:PORT"`.
+        referrals: Vec<HostAddress> | unset => Live { value: "ADDRESS[:PORT]" };
+        /// Announce the controller's discovery service in its network, by multicast DNS. Only for
+        /// `listen = "nvme-tcp:ADDRESS:PORT"`.
+        mdns: bool | unset => Live;
         /// Maximum number of I/O queue pairs.
         queues: u16 = MAX_QUEUES => Fixed {
             bounds: Bounds::Whole(1, MAX_QUEUES as u64),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::object::Object;
 use super::problem::Place;
-use super::{Config, Controller, Doorbells, Listen, Size, SocketMode};
+use super::{Config, Controller, Doorbells, Listen, Size, SocketMode, host_address};
 
 /// Most entries of an I/O queue that initiators ask for (Linux, `NVMF_MAX_QUEUE_SIZE`).
 const MAX_DEPTH: u16 = 1024;
@@ -19,15 +19,28 @@ impl Controller {
         }
     }
 
+    /// The address that hosts connect to, as far as the controller knows it.
+    pub fn host_address(&self) -> Option<SocketAddr> {
+        let listen = self.tcp_address()?;
+        let advertised = self.advertise.map(|at| at.or_port(listen.port()));
+        Some(advertised.unwrap_or(listen))
+    }
+
     /// Appends what is wrong with the keys of NVMe/TCP.
     pub(super) fn validate_tcp(&self, config: &Config, place: &mut Place<'_>) {
         let Some(address) = self.tcp_address() else {
-            place.require(self.tcp.is_none(), || {
-                "tcp: only for a controller with listen = \"nvme-tcp:ADDRESS:PORT\": remove it, or change listen".into()
-            });
-            place.require(self.ana.0.is_empty(), || {
-                "ana: only for a controller with listen = \"nvme-tcp:ADDRESS:PORT\": remove it, or change listen".into()
-            });
+            let only_here = [
+                ("tcp", self.tcp.is_some()),
+                ("ana", !self.ana.0.is_empty()),
+                ("advertise", self.advertise.is_some()),
+                ("referrals", !self.referrals.is_empty()),
+                ("mdns", self.mdns),
+            ];
+            for (key, is_written) in only_here {
+                place.require(!is_written, || {
+                    format!("{key}: only for a controller with listen = \"nvme-tcp:ADDRESS:PORT\": remove it, or change listen")
+                });
+            }
             return;
         };
         let tcp = self.tcp.clone().unwrap_or_default();
@@ -45,6 +58,7 @@ impl Controller {
                 )
             },
         );
+        host_address::validate(&self.referrals, place);
         config.validate_listed(
             "tcp: allow",
             tcp.allow.as_deref().unwrap_or_default(),
@@ -145,6 +159,24 @@ mod tests {
     }
 
     #[test]
+    fn referrals_are_few_and_different() {
+        let list = |count: usize| {
+            let all = (1..=count).map(|host| format!("\"192.0.2.{host}\""));
+            let all: Vec<String> = all.collect();
+            format!("referrals = [{}]", all.join(", "))
+        };
+        assert_eq!(problems("nvme-tcp:127.0.0.1:1", &list(16)), [""; 0]);
+        let many = problems("nvme-tcp:127.0.0.1:1", &list(17));
+        assert!(
+            many.len() == 1 && many[0].contains("17 addresses"),
+            "{many:?}"
+        );
+        let twice = "referrals = [\"192.0.2.1\", \"192.0.2.1:8009\"]";
+        let twice = problems("nvme-tcp:127.0.0.1:1", twice);
+        assert!(twice.len() == 1 && twice[0].contains("twice"), "{twice:?}");
+    }
+
+    #[test]
     fn only_loopback_is_served_without_consent() {
         for listen in [
             "nvme-tcp:127.1.2.3:1",
@@ -175,11 +207,18 @@ mod tests {
             found.len() == 1 && found[0].contains("tcp: only for"),
             "{found:?}"
         );
-        let found = problems("vfio-user:/a", "ana = { 1 = \"change\" }");
-        assert!(
-            found.len() == 1 && found[0].contains("ana: only for"),
-            "{found:?}"
-        );
+        for (key, value) in [
+            ("ana", "{ 1 = \"change\" }"),
+            ("advertise", "\"192.0.2.1\""),
+            ("referrals", "[\"192.0.2.1\"]"),
+            ("mdns", "true"),
+        ] {
+            let line = format!("{key} = {value}");
+            let found = problems("vfio-user:/a", &line);
+            let says = format!("{key}: only for");
+            assert!(found.len() == 1 && found[0].contains(&says), "{found:?}");
+            assert_eq!(problems("nvme-tcp:127.0.0.1:1", &line), [""; 0]);
+        }
         let some = "ana = { 1 = \"change\", 128 = \"optimized\" }";
         assert_eq!(problems("nvme-tcp:127.0.0.1:1", some), [""; 0]);
         let twice = |first: &str, second: &str| {

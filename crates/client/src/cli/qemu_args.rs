@@ -113,8 +113,11 @@ impl QemuArgs {
                 Place::Socket(socket) => socket,
                 Place::Tcp(address) => {
                     let mut written = config.controller.iter();
-                    let subnqn = written.find(|c| c.name == self.name);
-                    let subnqn = subnqn.and_then(|c| config.subnqn_of(c.subsystem()));
+                    let written = written.find(|c| c.name == self.name);
+                    let address = written
+                        .and_then(config::Controller::host_address)
+                        .unwrap_or(address);
+                    let subnqn = written.and_then(|c| config.subnqn_of(c.subsystem()));
                     let subnqn = subnqn.context("subnqn is derived when the server starts: start it and ask it, or write subnqn in the configuration")?;
                     return Ok(Found::Tcp(address, subnqn.to_owned()));
                 }
@@ -140,6 +143,8 @@ impl QemuArgs {
             Place::Tcp(address) => {
                 let mut all = inventory.controllers.iter();
                 let status = all.find(|c| c.config.name == self.name);
+                let advertised = status.and_then(|status| status.config.host_address());
+                let address = advertised.unwrap_or(address);
                 let identity = status.and_then(|status| status.identity.as_ref());
                 let identity = identity.context("the server has not derived its subnqn yet")?;
                 return Ok(Found::Tcp(address, identity.subnqn.clone()));

@@ -49,7 +49,7 @@ fn kind(schemas: &Value, property: &Value) -> String {
         match name {
             "AdminAllow" | "SocketMode" => return "text".into(),
             "Control" => return "address, or table".into(),
-            "Listen" => return "address".into(),
+            "HostAddress" | "Listen" => return "address".into(),
             "Span" => return "time".into(),
             _ if schemas[name]["properties"].is_object() => return "table".into(),
             _ => {}

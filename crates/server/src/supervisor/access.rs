@@ -120,15 +120,7 @@ impl State {
         for one in accesses {
             self.reactors[one.reactor].set_access(one.slot, one.access, one.tls)?;
         }
-        for controller in self.config.controller.clone() {
-            let secured = channels(&self.config, &controller);
-            let mut served = self.controllers.iter_mut();
-            let served = served.find(|served| served.name == controller.name);
-            if let Some(listed) = served.and_then(|served| served.listed.as_mut()) {
-                listed.secured = Arc::new(secured);
-            }
-        }
-        self.tell_discovery()
+        self.list_again()
     }
 
     /// The hosts of each controller that is served over NVMe/TCP.

@@ -14,11 +14,9 @@ use media::Medium;
 use reactor::custody::{Locks, Place};
 use reactor::message::{NewController, Way};
 use reactor::presence::Presence;
-use transport::nvme_tcp::Listed;
 use transport::vfio_user::{Custody, Entrance};
 use vfio_user::Listener;
 
-use super::channels::channels;
 use super::mounts::{Mounted, Socket, mount, mount_apart, unmount_dead};
 use super::{Served, State};
 use crate::reconcile::inventory::find;
@@ -166,14 +164,11 @@ impl State {
     ) -> anyhow::Result<()> {
         let way = self.listening(config, address)?;
         let new = self.prepare(config, way, reactor, subsystem)?;
-        let listed = Listed {
-            subnqn: new.config.subnqn.clone(),
-            address,
-            secured: Arc::new(channels(&self.config, config)),
-        };
+        let listed = self.listed(config, new.config.subnqn.clone());
         self.add(config, reactor, new)?;
         if let Some(served) = self.controllers.last_mut() {
-            served.listed = Some(listed);
+            served.listed = listed;
+            served.is_announced = config.mdns;
         }
         self.tell_discovery()
     }
@@ -205,6 +200,7 @@ impl State {
             visited: BTreeSet::new(),
             mount: None,
             listed: None,
+            is_announced: false,
         });
         Ok(())
     }
@@ -221,7 +217,7 @@ impl State {
     }
 
     /// Applies the live keys of a controller, except its tenant.
-    pub(super) fn tell_of_controller(&self, name: &str) -> Result<(), Refusal> {
+    pub(super) fn tell_of_controller(&mut self, name: &str) -> Result<(), Refusal> {
         let configured = find(&self.config.controller, name);
         let served = self.controllers.iter().find(|served| served.name == name);
         let (Some(configured), Some(served)) = (configured, served) else {
@@ -229,6 +225,7 @@ impl State {
         };
         let keys = Arc::new(configured.clone());
         let told = self.reactors[served.reactor].configure(served.slot, keys);
+        let told = told.and_then(|()| self.list_again());
         told.map_err(|error| Refusal::failed(&error))
     }
 

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use api::config::{self, Controller};
+use api::config::{self, Controller, DISCOVERY_PORT};
 use nvme_spec::tcp::Digests;
 use reactor::message::{Listening, Way};
 use transport::nvme_tcp::{DiscoveryLog, Listed, Success, TargetConfig};
 
 use super::State;
+use super::channels::channels;
 use super::controllers::Words;
+use crate::announce::Service;
 use crate::survival::listener_name;
 
 /// Name that the discovery subsystem's identity is derived from; no object has it.
@@ -100,8 +102,40 @@ impl State {
         }
     }
 
-    /// Tells the reactors which subsystems hosts can reach over NVMe/TCP, if that has changed.
+    /// What discovery log pages have of a controller over NVMe/TCP.
+    pub(super) fn listed(&self, config: &Controller, subnqn: String) -> Option<Listed> {
+        let address = config.tcp_address()?;
+        let allowed = self.config.allowed_hosts(config);
+        let allowed = allowed.map(|all| all.into_iter().map(str::to_owned).collect());
+        let advertised = config.advertise.map(|at| at.or_port(address.port()));
+        let referrals = config.referrals.iter();
+        Some(Listed {
+            advertised,
+            referrals: referrals.map(|at| at.or_port(DISCOVERY_PORT)).collect(),
+            allowed: allowed.map(Arc::new),
+            secured: Arc::new(channels(&self.config, config)),
+            ..Listed::new(config.name.clone(), subnqn, address)
+        })
+    }
+
+    /// The same again, after a change of hosts or of keys of controllers.
+    pub(super) fn list_again(&mut self) -> anyhow::Result<()> {
+        for controller in self.config.controller.clone() {
+            let mut served = self.controllers.iter();
+            let at = served.position(|served| served.name == controller.name);
+            let Some(at) = at else { continue };
+            if let Some(listed) = self.controllers[at].listed.take() {
+                self.controllers[at].listed = self.listed(&controller, listed.subnqn);
+                self.controllers[at].is_announced = controller.mdns;
+            }
+        }
+        self.tell_discovery()
+    }
+
+    /// Tells the reactors which subsystems hosts can reach over NVMe/TCP, and the network where
+    /// they find discovery services, if that has changed.
     pub(super) fn tell_discovery(&mut self) -> anyhow::Result<()> {
+        self.announce()?;
         let listed = self
             .controllers
             .iter()
@@ -117,6 +151,22 @@ impl State {
         for reactor in &self.reactors {
             reactor.set_discovery(self.discovery.clone())?;
         }
+        Ok(())
+    }
+
+    fn announce(&mut self) -> anyhow::Result<()> {
+        let mut services = Vec::new();
+        if self.controllers.iter().any(|served| served.is_announced) {
+            let subnqn = self.identities()?.subnqn(DISCOVERY);
+            let announced = self.controllers.iter().filter(|served| served.is_announced);
+            let entrances = announced.filter_map(|served| served.listed.as_ref());
+            services.extend(entrances.map(|listed| Service {
+                entrance: listed.entrance.clone(),
+                address: listed.advertised.unwrap_or(listed.address),
+                subnqn: subnqn.clone(),
+            }));
+        }
+        self.announcer.set(&services);
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ mod authentication;
 mod book;
 mod commands;
 mod consent;
+mod discovery;
 mod drives;
 mod fabrics;
 mod files;
@@ -59,6 +60,7 @@ const ALL: &[&[Mutation]] = &[
     migrate::MUTATIONS,
     commands::MUTATIONS,
     consent::MUTATIONS,
+    discovery::MUTATIONS,
     drives::MUTATIONS,
     fabrics::MUTATIONS,
     files::MUTATIONS,

@@ -1,7 +1,9 @@
 //! Hosts over NVMe/TCP, as the operator of a server meets them.
 
+mod announced;
 mod concat;
 mod crowds;
+mod discovered;
 mod operators;
 mod paths;
 mod raw;

@@ -42,45 +42,85 @@ fn connect_as(kato_ms: u32, id: u8, subnqn: &str, hostnqn: &str) -> Vec<u8> {
 /// What the discovery log says to a host that reads it in clear: its generation, and TREQ and
 /// SECTYPE of the first subsystem (Base 2.1, figure 294).
 pub(super) fn discovery(port: &Port, hostnqn: &str) -> (u64, u8, u8) {
-    const PAGE: u32 = 3 * 1024;
-    let mut stream = TcpStream::connect(port.address()).unwrap();
-    stream.set_read_timeout(Some(BOUND)).unwrap();
-    let mut send = |bytes: &[u8], answer: usize| {
-        stream.write_all(bytes).unwrap();
+    let page = Discovering::connect(port, hostnqn).page(3 << 10);
+    let entry = &page[2048..];
+    let generation = u64::from_le_bytes(page[..8].try_into().unwrap());
+    (generation, entry[3], entry[768])
+}
+
+/// A host of the discovery subsystem.
+pub(super) struct Discovering {
+    stream: TcpStream,
+}
+
+impl Discovering {
+    /// Connects in clear, and enables the controller.
+    pub(super) fn connect(port: &Port, hostnqn: &str) -> Self {
+        let stream = TcpStream::connect(port.address()).unwrap();
+        stream.set_read_timeout(Some(BOUND)).unwrap();
+        let mut host = Self { stream };
+        host.send(&ic_req(), 128);
+        let subnqn = "nqn.2014-08.org.nvmexpress.discovery";
+        host.send(&connect_as(0, 9, subnqn, hostnqn), 24);
+        // Property Set of CC: enable.
+        host.command(0x7f, &[(11, 0x14), (12, 0x46_0001)], 24);
+        host
+    }
+
+    fn send(&mut self, bytes: &[u8], answer: usize) -> Vec<u8> {
+        self.stream.write_all(bytes).unwrap();
         let mut bytes = vec![0; answer];
-        stream.read_exact(&mut bytes).unwrap();
+        self.stream.read_exact(&mut bytes).unwrap();
         bytes
-    };
-    send(&ic_req(), 128);
-    let subnqn = "nqn.2014-08.org.nvmexpress.discovery";
-    send(&connect_as(0, 9, subnqn, hostnqn), 24);
-    let capsule = |opcode: u8, fields: [(usize, u32); 4]| {
+    }
+
+    /// Sends a command with these dwords, and reads so many bytes.
+    fn command(&mut self, opcode: u8, fields: &[(usize, u32)], answer: usize) -> Vec<u8> {
         let mut pdu = vec![0; 72];
         (pdu[0], pdu[2], pdu[4]) = (4, 72, 72);
         let sqe = &mut pdu[8..];
         (sqe[0], sqe[1], sqe[2]) = (opcode, 0x40, 1);
-        for (dword, value) in fields {
+        // A transport data block.
+        for (dword, value) in [(9, 0x5a00_0000)].iter().chain(fields) {
             sqe[4 * dword..4 * dword + 4].copy_from_slice(&value.to_le_bytes());
         }
-        pdu
-    };
-    // Property Set of CC: enable.
-    send(
-        &capsule(
-            0x7f,
-            [(9, 0x5a00_0000), (10, 0), (11, 0x14), (12, 0x46_0001)],
-        ),
-        24,
-    );
-    // Get Log Page: data to the host, which come behind the header of their PDU.
-    let log = (PAGE / 4 - 1) << 16 | 0x70;
-    let page = send(
-        &capsule(2, [(8, PAGE), (9, 0x5a00_0000), (10, log), (11, 0)]),
-        24 + PAGE as usize,
-    );
-    let (page, entry) = (&page[24..], &page[24 + 2048..]);
-    let generation = u64::from_le_bytes(page[..8].try_into().unwrap());
-    (generation, entry[3], entry[768])
+        self.send(&pdu, answer)
+    }
+
+    /// So many bytes of the log page: data, behind the header of their PDU, and a response.
+    pub(super) fn page(&mut self, len: u32) -> Vec<u8> {
+        let log = (len / 4 - 1) << 16 | 0x70;
+        let answer = self.command(2, &[(8, len), (10, log)], 24 + len as usize + 24);
+        answer[24..24 + len as usize].to_vec()
+    }
+
+    /// Subtype, address and port of each entry but that of the discovery subsystem itself.
+    pub(super) fn entries(&mut self) -> Vec<(u8, String)> {
+        let page = self.page(16 << 10);
+        let count = u64::from_le_bytes(page[8..16].try_into().unwrap());
+        let entries = page.chunks(1024).skip(2).take(count as usize - 1);
+        let of = |entry: &[u8]| {
+            let text = |field: &[u8]| {
+                let text = String::from_utf8(field.to_vec()).unwrap();
+                text.trim_end_matches('\0').to_owned()
+            };
+            let (address, port) = (text(&entry[512..768]), text(&entry[32..64]));
+            (entry[2], format!("{address} {port}"))
+        };
+        entries.map(of).collect()
+    }
+
+    /// Asks for an event of a changed log, and returns when it is there: its Dword 0.
+    pub(super) fn event_of(&mut self, change: impl FnOnce()) -> u32 {
+        self.command(9, &[(10, 0xb), (11, 0x8000_0000)], 24);
+        let mut pdu = vec![0; 72];
+        (pdu[0], pdu[2], pdu[4]) = (4, 72, 72);
+        (pdu[8], pdu[9], pdu[10], pdu[8 + 39]) = (0xc, 0x40, 2, 0x5a);
+        self.stream.write_all(&pdu).unwrap();
+        change();
+        let response = self.send(&[], 24);
+        u32::from_le_bytes(response[8..12].try_into().unwrap())
+    }
 }
 
 /// The admin connection of a host.

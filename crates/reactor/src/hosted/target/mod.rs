@@ -465,9 +465,10 @@ impl Target {
         // 1 to FFEFh (Base 2.1, 6.3).
         self.discovered = self.discovered % CNTLID_MAX + 1;
         let here = local_address(arrival.as_fd(), &self.listener);
-        let (nqn, cntlid) = (&self.config.discovery_nqn, self.discovered);
-        let session = here
-            .and_then(|here| DiscoverySession::new(arrival, log.clone(), here, nqn, cntlid, now));
+        let names = [&*self.config.name, &self.config.discovery_nqn];
+        let (log, cntlid) = (log.clone(), self.discovered);
+        let session =
+            here.and_then(|here| DiscoverySession::new(arrival, log, names, here, cntlid, now));
         match session {
             Ok(session) => {
                 self.add(Caller::Discovery(Box::new(session)));

@@ -11,7 +11,6 @@
 mod log;
 mod session;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -24,7 +23,7 @@ use nvme_spec::fabrics::DiscoveryControllerType;
 use nvme_spec::features::{AsynchronousEventConfiguration, FeatureId};
 use nvme_spec::identify::controller::{ControllerType, Ctratt, Lpa, Oaes, Sgls};
 use nvme_spec::identify::{Cns, IdentifyController, ascii_field};
-use nvme_spec::log::LogPageId;
+use nvme_spec::log::{LidSupportedAndEffects, LogPageId, SupportedLogPages};
 use nvme_spec::opcode::AdminOpcode;
 use nvme_spec::registers::{
     CAP, CC, CSTS, Cap, Cc, Csts, ShutdownNotification, ShutdownStatus, VS, Version,
@@ -33,6 +32,7 @@ use nvme_spec::{Sqe, Status};
 use port::time::Time;
 use zerocopy::{FromZeros, IntoBytes};
 
+use self::log::Reader;
 pub use self::log::{Channel, DiscoveryLog, Listed};
 pub use self::session::DiscoverySession;
 
@@ -92,11 +92,8 @@ pub(super) struct Discovery {
     log: Arc<DiscoveryLog>,
     /// The page as it was when its head was read.
     page: Vec<u8>,
-    /// The address that the host has connected to.
-    here: SocketAddr,
-    /// The name of this discovery subsystem.
-    subnqn: String,
-    hostnqn: String,
+    /// The host, and where it reads the log.
+    reader: Reader,
     cntlid: u16,
     cc: Cc,
     csts: Csts,
@@ -113,23 +110,19 @@ pub(super) struct Discovery {
 }
 
 impl Discovery {
-    /// A controller that a host has connected to at `here`, with the names of the subsystem and
-    /// the host, and this keep-alive timeout.
+    /// A controller that a host has connected to, with this keep-alive timeout.
     #[must_use]
     pub(super) fn new(
         log: Arc<DiscoveryLog>,
-        here: SocketAddr,
-        [subnqn, hostnqn]: [&str; 2],
+        reader: Reader,
         cntlid: u16,
         kato_ms: u32,
         now: Time,
     ) -> Self {
         Discovery {
-            page: log.page(here, subnqn, hostnqn),
+            page: log.page(&reader),
             log,
-            here,
-            subnqn: subnqn.to_owned(),
-            hostnqn: hostnqn.to_owned(),
+            reader,
             cntlid,
             cc: Cc::new(),
             csts: Csts::new(),
@@ -272,7 +265,7 @@ impl Discovery {
         c.kas = KAS;
         c.maxcmd = QUEUE_ENTRIES;
         c.sgls = Sgls::new().with_sglsupp(1).with_saos(true);
-        let nqn = self.subnqn.as_bytes();
+        let nqn = self.reader.subnqn.as_bytes();
         c.subnqn[..nqn.len()].copy_from_slice(nqn);
         c.fabrics.dctype = DiscoveryControllerType::DIRECT;
         Answer::Data(c.as_bytes().to_vec())
@@ -282,23 +275,31 @@ impl Discovery {
         let cdw10 = GetLogPageCdw10::from(sqe.cdw10);
         let len = (u64::from(get_log_page_numd_z(sqe)) + 1) * 4;
         let offset = get_log_page_offset(sqe);
-        if cdw10.lid() != LogPageId::DISCOVERY {
-            return Err(Status::INVALID_LOG_PAGE).into();
-        }
-        if offset == 0 {
-            self.page = self.log.page(self.here, &self.subnqn, &self.hostnqn);
-            self.has_changed = false;
-            self.is_masked &= cdw10.rae();
-        }
+        let supported;
+        let page = match cdw10.lid() {
+            LogPageId::DISCOVERY => {
+                if offset == 0 {
+                    self.page = self.log.page(&self.reader);
+                    self.has_changed = false;
+                    self.is_masked &= cdw10.rae();
+                }
+                &self.page[..]
+            }
+            LogPageId::SUPPORTED_LOG_PAGES => {
+                supported = supported_pages();
+                supported.as_bytes()
+            }
+            _ => return Err(Status::INVALID_LOG_PAGE).into(),
+        };
         let refused = len > TRANSFER_MAX
             || !offset.is_multiple_of(4)
-            || offset > self.page.len() as u64
+            || offset > page.len() as u64
             || GetLogPageCdw14::from(sqe.cdw14).ot();
         if refused {
             return Err(Status::INVALID_FIELD_IN_COMMAND).into();
         }
         let (offset, len) = (offset as usize, len as usize);
-        let mut part = self.page[offset..].to_vec();
+        let mut part = page[offset..].to_vec();
         part.resize(len, 0);
         Answer::Data(part)
     }
@@ -326,18 +327,30 @@ impl Discovery {
     }
 }
 
+/// The log pages that there are. No option of the Discovery log page is supported: hosts that see
+/// the page refused read options from memory that nothing has written (nvme-stas 2.4).
+fn supported_pages() -> SupportedLogPages {
+    let mut log = SupportedLogPages::new_zeroed();
+    for page in [LogPageId::SUPPORTED_LOG_PAGES, LogPageId::DISCOVERY] {
+        log.lids[usize::from(page.0)] = LidSupportedAndEffects::new().with_lsupp(true);
+    }
+    log
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     const HERE: &str = "127.0.0.1:4420";
     const NOW: Time = Time(1_000);
 
     fn log(generation: u64, ports: &[u16]) -> Arc<DiscoveryLog> {
-        let listed = ports.iter().map(|port| Listed {
-            subnqn: "nqn.2014-08.org.example:s".to_owned(),
-            address: SocketAddr::from(([127, 0, 0, 1], *port)),
-            secured: Arc::default(),
+        let listed = ports.iter().map(|port| {
+            let address = SocketAddr::from(([127, 0, 0, 1], *port));
+            let subnqn = "nqn.2014-08.org.example:s".to_owned();
+            Listed::new("e".to_owned(), subnqn, address)
         });
         Arc::new(DiscoveryLog {
             generation,
@@ -346,8 +359,13 @@ mod tests {
     }
 
     fn discovery() -> Discovery {
-        let here = HERE.parse().unwrap();
-        Discovery::new(log(1, &[4420]), here, ["nqn.d", "nqn.h"], 1, 30_000, NOW)
+        let reader = Reader {
+            entrance: "e".to_owned(),
+            here: HERE.parse().unwrap(),
+            subnqn: "nqn.d".to_owned(),
+            hostnqn: "nqn.h".to_owned(),
+        };
+        Discovery::new(log(1, &[4420]), reader, 1, 30_000, NOW)
     }
 
     /// Brought up as Linux 7.3 does it, recorded.
@@ -459,6 +477,16 @@ mod tests {
         assert_eq!(discovery.take_event(), None);
         discovery.set_log(log(5, &[3]));
         assert!(discovery.take_event().is_some_and(|(cid, _)| cid == 3));
+    }
+
+    #[test]
+    fn its_log_pages_have_no_options() {
+        let mut discovery = ready();
+        // 1024 bytes of page 00h: LSUPP is bit 0, options are bits 31:16 (Base 2.1, figure 206).
+        let supported = command(AdminOpcode::GET_LOG_PAGE, 1, [255 << 16, 0, 0]);
+        let mut expected = [0; 1024];
+        (expected[0], expected[4 * 0x70]) = (1, 1);
+        assert_eq!(data(discovery.command(&supported)), expected);
     }
 
     #[test]

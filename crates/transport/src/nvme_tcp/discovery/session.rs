@@ -17,7 +17,7 @@ use nvme_spec::{Cqe, Sqe, Status};
 use nvme_tcp::{Event, Fault, Pieces};
 use port::time::Time;
 
-use super::{Answer, Discovery, DiscoveryLog, TRANSFER_MAX};
+use super::{Answer, Discovery, DiscoveryLog, Reader, TRANSFER_MAX};
 use crate::nvme_tcp::connection::{Connection, End, Pdu};
 use crate::nvme_tcp::judge::{Gate, Limits, judge};
 use crate::nvme_tcp::newcomer::{Arrival, Farewell};
@@ -46,15 +46,16 @@ pub struct DiscoverySession {
 }
 
 impl DiscoverySession {
-    /// Takes a connection whose Connect names the discovery subsystem `subnqn`, and answers it.
+    /// Takes a connection to the entrance `entrance`, at the address `here`, whose Connect names
+    /// the discovery subsystem `subnqn`, and answers it.
     ///
     /// # Errors
     /// There is no memory, or there are no more descriptors.
     pub fn new(
         arrival: Arrival,
         log: Arc<DiscoveryLog>,
+        [entrance, subnqn]: [&str; 2],
         here: SocketAddr,
-        subnqn: &str,
         cntlid: u16,
         now: Time,
     ) -> io::Result<Self> {
@@ -66,8 +67,13 @@ impl DiscoverySession {
         let data = HostMemory::new(TRANSFER_MAX as usize)?;
         connection.widen(&data, IN_CAPSULE, 1);
         let has_flow_control = !connect.attributes.disable_sq_flow_control();
-        let (names, kato_ms) = ([subnqn, &connect.host.nqn], connect.kato_ms);
-        let discovery = Discovery::new(log, here, names, cntlid, kato_ms, now);
+        let reader = Reader {
+            entrance: entrance.to_owned(),
+            here,
+            subnqn: subnqn.to_owned(),
+            hostnqn: connect.host.nqn.clone(),
+        };
+        let discovery = Discovery::new(log, reader, cntlid, connect.kato_ms, now);
         let mut session = Self {
             connection,
             discovery,

@@ -35,17 +35,14 @@ fn session() -> (DiscoverySession, Peer) {
     assert!(matches!(newcomer.poll(now), Progress::Connects));
     let arrival = newcomer.arrive(now).unwrap();
     let here: SocketAddr = "127.0.0.1:4420".parse().unwrap();
-    let listed = Listed {
-        subnqn: "nqn.2014-08.org.example:s".to_owned(),
-        address: here,
-        secured: Arc::default(),
-    };
+    let subnqn = "nqn.2014-08.org.example:s".to_owned();
+    let listed = Listed::new("e".to_owned(), subnqn, here);
     let log = DiscoveryLog {
         generation: 1,
         subsystems: vec![listed; 200],
     };
     let log = Arc::new(log);
-    let mut session = DiscoverySession::new(arrival, log, here, "nqn.d", 1, now).unwrap();
+    let mut session = DiscoverySession::new(arrival, log, ["e", "nqn.d"], here, 1, now).unwrap();
     let mut enable = Sqe::fabrics(FabricsType::PROPERTY_SET).with_property(0x46_0061);
     enable.cdw11 = 0x14;
     beside(&mut enable, 0);
