@@ -4,6 +4,7 @@
 //! One file for each thing that happens to a guest; the shell scripts that guests run are in
 //! `jobs/`.
 
+mod discovery;
 mod doorbells;
 mod drive;
 mod ending;
