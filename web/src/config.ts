@@ -71,6 +71,7 @@ export interface Tenant {
 
 /** Keys of a controller. */
 export interface Controller {
+  advertise?: string;
   ana?: { [key: string]: "optimized" | "non-optimized" | "inaccessible" | "persistent-loss" | "change" };
   device_id?: number;
   doorbells: "auto" | "mapped" | "unmapped" | "trapped";
@@ -79,6 +80,7 @@ export interface Controller {
   intx: boolean;
   listen: string;
   max_transfer: string;
+  mdns?: boolean;
   migration: boolean;
   model_number: string;
   msix: boolean;
@@ -90,6 +92,7 @@ export interface Controller {
   reactor?: number;
   reactors?: number[];
   records: number;
+  referrals?: string[];
   sample: number;
   serial?: string;
   socket_mode?: string;
