@@ -105,8 +105,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "tls-log",
         guard: "the discovery log says to each host whether it needs TLS",
         file: "crates/transport/src/nvme_tcp/discovery/log.rs",
-        from: "listed.secured.get(hostnqn).copied(),",
-        to: "listed.secured.values().next().copied(),",
+        from: "listed.secured.get(&reader.hostnqn).copied();",
+        to: "listed.secured.values().next().copied();",
         test: unit(
             "transport",
             "nvme_tcp::discovery::log::tests::a_page_lists_itself_and_each_subsystem_at_its_address",
