@@ -1,4 +1,5 @@
-//! Hosts over NVMe/TCP that connect to all that discovery logs list, and hosts whose server is gone.
+//! Hosts over NVMe/TCP that connect to all that discovery logs list, and hosts whose server is gone
+//! for a while.
 
 use std::thread;
 use std::time::Duration;
