@@ -472,7 +472,7 @@ mod tests {
             ),
             (
                 "drive",
-                "target hostnqn dhchap_key dhchap_ctrl_key tls_key header_digest data_digest nsid admin_allow awupf completions heads timing",
+                "target hostnqn dhchap_key dhchap_ctrl_key tls_key concat header_digest data_digest nsid admin_allow awupf completions heads timing",
             ),
             ("keyvalue", "path size dialect max_keys state timing"),
         ] {
