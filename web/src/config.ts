@@ -80,7 +80,6 @@ export interface Controller {
   intx: boolean;
   listen: string;
   max_transfer: string;
-  mdns?: boolean;
   migration: boolean;
   model_number: string;
   msix: boolean;

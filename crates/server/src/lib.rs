@@ -4,7 +4,6 @@
 //! command of a host: that is in the crates below.
 #![forbid(unsafe_code)]
 
-mod announce;
 mod control;
 mod events;
 pub mod identity;

@@ -264,11 +264,7 @@ pub(super) const ALLOWED: Table<'static> = &[
 ];
 
 /// Crates of others that only some of ours may use.
-const RESTRICTED: &[(&str, &[&str])] = &[
-    ("axum", &["server"]),
-    ("mdns-sd", &["server"]),
-    ("tokio", &["server"]),
-];
+const RESTRICTED: &[(&str, &[&str])] = &[("axum", &["server"]), ("tokio", &["server"])];
 
 /// What the tests of a crate may use beside that.
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[

@@ -89,9 +89,6 @@ object! {
         /// page names, up to 16. The port is 8009 where none is written. Only for
         /// `listen = "nvme-tcp:ADDRESS:PORT"`.
         referrals: Vec<HostAddress> | unset => Live { value: "ADDRESS[:PORT]" };
-        /// Announce the controller's discovery service in its network, by multicast DNS. Only for
-        /// `listen = "nvme-tcp:ADDRESS:PORT"`.
-        mdns: bool | unset => Live;
         /// Maximum number of I/O queue pairs.
         queues: u16 = MAX_QUEUES => Fixed {
             bounds: Bounds::Whole(1, MAX_QUEUES as u64),

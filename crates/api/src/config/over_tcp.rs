@@ -34,7 +34,6 @@ impl Controller {
                 ("ana", !self.ana.0.is_empty()),
                 ("advertise", self.advertise.is_some()),
                 ("referrals", !self.referrals.is_empty()),
-                ("mdns", self.mdns),
             ];
             for (key, is_written) in only_here {
                 place.require(!is_written, || {
@@ -211,7 +210,6 @@ mod tests {
             ("ana", "{ 1 = \"change\" }"),
             ("advertise", "\"192.0.2.1\""),
             ("referrals", "[\"192.0.2.1\"]"),
-            ("mdns", "true"),
         ] {
             let line = format!("{key} = {value}");
             let found = problems("vfio-user:/a", &line);

@@ -168,7 +168,6 @@ impl State {
         self.add(config, reactor, new)?;
         if let Some(served) = self.controllers.last_mut() {
             served.listed = listed;
-            served.is_announced = config.mdns;
         }
         self.tell_discovery()
     }
@@ -200,7 +199,6 @@ impl State {
             visited: BTreeSet::new(),
             mount: None,
             listed: None,
-            is_announced: false,
         });
         Ok(())
     }

@@ -56,7 +56,6 @@ use self::places::Resting;
 pub use self::reload::Source;
 use self::subsystems::Live;
 use self::timing::TimingState;
-use crate::announce::Announcer;
 use crate::identity::Identities;
 use crate::keep::keeper::Keeper;
 use crate::keep::memory::Image;
@@ -103,8 +102,6 @@ struct Served {
     mount: Option<Mounted>,
     /// Its subsystem and address, if hosts reach it over NVMe/TCP.
     listed: Option<Listed>,
-    /// Whether its discovery service is announced in the network.
-    is_announced: bool,
 }
 
 #[derive(Debug)]
@@ -134,8 +131,6 @@ struct State {
     source: Option<Source>,
     /// Subsystems that hosts can reach over NVMe/TCP, as the reactors know them.
     discovery: Arc<DiscoveryLog>,
-    /// Discovery services that are announced in the network.
-    announcer: Announcer,
     /// The thread that computes powers for the authentication of hosts, once one needs it.
     powers: Option<Powers>,
     /// Keys of TLS that hosts have made.
@@ -208,7 +203,6 @@ impl Supervisor {
             before: holder.as_ref().and_then(|holder| upgrade::ended(holder)),
             is_continuing: holder.as_ref().is_some_and(|it| it.generation() > 1),
             discovery: network::no_subsystems(),
-            announcer: Announcer::default(),
             powers: None,
             generated: GeneratedKeys::default(),
             handshakes: None,

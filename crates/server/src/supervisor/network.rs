@@ -15,7 +15,6 @@ use transport::nvme_tcp::{DiscoveryLog, Listed, Success, TargetConfig};
 use super::State;
 use super::channels::channels;
 use super::controllers::Words;
-use crate::announce::Service;
 use crate::survival::listener_name;
 
 /// Name that the discovery subsystem's identity is derived from; no object has it.
@@ -126,16 +125,13 @@ impl State {
             let Some(at) = at else { continue };
             if let Some(listed) = self.controllers[at].listed.take() {
                 self.controllers[at].listed = self.listed(&controller, listed.subnqn);
-                self.controllers[at].is_announced = controller.mdns;
             }
         }
         self.tell_discovery()
     }
 
-    /// Tells the reactors which subsystems hosts can reach over NVMe/TCP, and the network where
-    /// they find discovery services, if that has changed.
+    /// Tells the reactors which subsystems hosts can reach over NVMe/TCP, if that has changed.
     pub(super) fn tell_discovery(&mut self) -> anyhow::Result<()> {
-        self.announce()?;
         let listed = self
             .controllers
             .iter()
@@ -151,22 +147,6 @@ impl State {
         for reactor in &self.reactors {
             reactor.set_discovery(self.discovery.clone())?;
         }
-        Ok(())
-    }
-
-    fn announce(&mut self) -> anyhow::Result<()> {
-        let mut services = Vec::new();
-        if self.controllers.iter().any(|served| served.is_announced) {
-            let subnqn = self.identities()?.subnqn(DISCOVERY);
-            let announced = self.controllers.iter().filter(|served| served.is_announced);
-            let entrances = announced.filter_map(|served| served.listed.as_ref());
-            services.extend(entrances.map(|listed| Service {
-                entrance: listed.entrance.clone(),
-                address: listed.advertised.unwrap_or(listed.address),
-                subnqn: subnqn.clone(),
-            }));
-        }
-        self.announcer.set(&services);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What hosts read in a discovery log, and what is announced in the network.
+//! What hosts read in a discovery log.
 
 use super::super::{Mutation, program, unit};
 
@@ -55,16 +55,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "",
         test: program(
             "network::discovered::an_advertised_address_and_referrals_are_set_while_a_host_is_connected",
-        ),
-    },
-    Mutation {
-        name: "discovery-farewell",
-        guard: "a service that is announced no longer says farewell",
-        file: "crates/server/src/announce.rs",
-        from: "            return self.end();\n",
-        to: "            return Ok(());\n",
-        test: program(
-            "network::announced::a_discovery_service_is_announced_while_the_operator_wants_it",
         ),
     },
 ];

@@ -1,6 +1,5 @@
 //! Hosts over NVMe/TCP, as the operator of a server meets them.
 
-mod announced;
 mod concat;
 mod crowds;
 mod discovered;
