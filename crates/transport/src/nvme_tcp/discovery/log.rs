@@ -108,7 +108,7 @@ impl DiscoveryLog {
     /// The log page for a host: a head, this discovery subsystem, the subsystems that it may
     /// connect to, and the referrals of the entrance. Each entry says how this host connects:
     /// programs do not connect by an entry that leaves a choice.
-    pub(super) fn page(&self, reader: &Reader) -> Vec<u8> {
+    pub(super) fn page(&self, reader: &Reader, generation: u64) -> Vec<u8> {
         let mut own = self.subsystems.iter();
         let own = own.find(|listed| listed.entrance == reader.entrance);
         let here = own.and_then(|own| own.advertised).unwrap_or(reader.here);
@@ -137,7 +137,7 @@ impl DiscoveryLog {
             .chain(referrals)
             .collect();
         let mut head = DiscoveryLogHead::new_zeroed();
-        head.genctr = self.generation;
+        head.genctr = generation;
         head.numrec = entries.len() as u64;
         [head.as_bytes(), entries.as_bytes()].concat()
     }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     fn read(log: &DiscoveryLog, reader: &Reader) -> (DiscoveryLogHead, Vec<DiscoveryEntry>) {
-        let page = log.page(reader);
+        let page = log.page(reader, log.generation);
         let (head, entries) = DiscoveryLogHead::read_from_prefix(&page).unwrap();
         let entries = entries.chunks(DISCOVERY_ENTRY_SIZE);
         let entries = entries.map(|bytes| DiscoveryEntry::read_from_bytes(bytes).unwrap());

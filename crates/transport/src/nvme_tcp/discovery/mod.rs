@@ -90,6 +90,8 @@ impl From<Result<u32, Status>> for Answer {
 pub(super) struct Discovery {
     /// The log as the server has it.
     log: Arc<DiscoveryLog>,
+    /// The generation of the log since which this host's page is the same.
+    generation: u64,
     /// The page as it was when its head was read.
     page: Vec<u8>,
     /// The host, and where it reads the log.
@@ -120,7 +122,8 @@ impl Discovery {
         now: Time,
     ) -> Self {
         Discovery {
-            page: log.page(&reader),
+            page: log.page(&reader, log.generation),
+            generation: log.generation,
             log,
             reader,
             cntlid,
@@ -152,9 +155,14 @@ impl Discovery {
             }
     }
 
-    /// The server has another log.
+    /// The server has another log. A host whose page is the same gets neither an event nor another
+    /// GENCTR: the change is about controllers that it does not read of.
     pub(super) fn set_log(&mut self, log: Arc<DiscoveryLog>) {
-        self.has_changed |= log.generation != self.log.generation;
+        let [before, after] = [&self.log, &log].map(|log| log.page(&self.reader, 0));
+        if before != after {
+            self.generation = log.generation;
+            self.has_changed = true;
+        }
         self.log = log;
     }
 
@@ -279,7 +287,7 @@ impl Discovery {
         let page = match cdw10.lid() {
             LogPageId::DISCOVERY => {
                 if offset == 0 {
-                    self.page = self.log.page(&self.reader);
+                    self.page = self.log.page(&self.reader, self.generation);
                     self.has_changed = false;
                     self.is_masked &= cdw10.rae();
                 }
@@ -339,6 +347,7 @@ fn supported_pages() -> SupportedLogPages {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::net::SocketAddr;
 
     use super::*;
@@ -477,6 +486,28 @@ mod tests {
         assert_eq!(discovery.take_event(), None);
         discovery.set_log(log(5, &[3]));
         assert!(discovery.take_event().is_some_and(|(cid, _)| cid == 3));
+    }
+
+    #[test]
+    fn a_change_of_what_a_host_does_not_read_is_no_event() {
+        let mut discovery = ready();
+        let notices = command(AdminOpcode::SET_FEATURES, 1, [0xb, 0x8000_0000, 0]);
+        discovery.command(&notices);
+        let request = command(AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST, 2, [0; 3]);
+        assert_eq!(discovery.command(&request), Answer::Held);
+        let before = data(discovery.command(&read(3072, 0)));
+        // A controller that only another host may connect to, behind the one that this host sees.
+        let mut others = DiscoveryLog::clone(&log(2, &[4420, 4421]));
+        let allowed = BTreeSet::from(["nqn.other".to_owned()]);
+        others.subsystems[1].allowed = Some(Arc::new(allowed));
+        discovery.set_log(Arc::new(others));
+        assert_eq!(discovery.take_event(), None);
+        let same = data(discovery.command(&read(3072, 0)));
+        assert_eq!(same, before, "GENCTR is in it");
+        discovery.set_log(log(3, &[4420, 4421]));
+        assert!(discovery.take_event().is_some());
+        let head = data(discovery.command(&read(20, 0)));
+        assert_eq!((head[0], head[8]), (3, 3));
     }
 
     #[test]
