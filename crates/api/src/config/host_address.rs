@@ -36,9 +36,13 @@ impl FromStr for HostAddress {
         let form =
             "write ADDRESS or ADDRESS:PORT, as in 192.0.2.1, 192.0.2.1:4420 or [2001:db8::1]:4420";
         let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+        let mut scope = 0;
         let address = if let Ok(ip) = inner.unwrap_or(text).parse() {
             HostAddress { ip, port: None }
         } else if let Ok(both) = text.parse::<SocketAddr>() {
+            if let SocketAddr::V6(six) = both {
+                scope = six.scope_id();
+            }
             HostAddress {
                 ip: both.ip(),
                 port: Some(both.port()),
@@ -48,8 +52,15 @@ impl FromStr for HostAddress {
                 "`{text}` is no IP address, and names are not resolved: {form}"
             ));
         };
-        let ip = address.ip.to_canonical();
-        if ip.is_unspecified() || ip.is_multicast() || address.port == Some(0) {
+        // A log page has no place for the interface of a host, which a link-local address needs.
+        let is_for_no_host = scope != 0
+            || match address.ip.to_canonical() {
+                IpAddr::V4(ip) => ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast(),
+                IpAddr::V6(ip) => {
+                    ip.is_unspecified() || ip.is_multicast() || ip.is_unicast_link_local()
+                }
+            };
+        if is_for_no_host || address.port == Some(0) {
             return Err(format!("`{text}`: no host can connect to it: {form}"));
         }
         Ok(address)
@@ -75,7 +86,10 @@ pub(super) fn validate(referrals: &[HostAddress], place: &mut Place<'_>) {
             referrals.len()
         )
     });
-    let at = |address: &HostAddress| address.or_port(DISCOVERY_PORT);
+    let at = |address: &HostAddress| {
+        let ip = address.ip.to_canonical();
+        SocketAddr::new(ip, address.or_port(DISCOVERY_PORT).port())
+    };
     for (index, address) in referrals.iter().enumerate() {
         let mut before = referrals[..index].iter();
         place.require(before.all(|other| at(other) != at(address)), || {
@@ -112,6 +126,11 @@ mod tests {
             ("[::]:4420", "no host can connect"),
             ("::ffff:0.0.0.0", "no host can connect"),
             ("224.0.0.251", "no host can connect"),
+            ("255.255.255.255", "no host can connect"),
+            ("fe80::1", "no host can connect"),
+            ("[fe80::1]:4420", "no host can connect"),
+            ("[2001:db8::1%2]:4420", "no host can connect"),
+            ("fe80::1%eth0", "no IP address"),
         ] {
             let error = text.parse::<HostAddress>().unwrap_err();
             assert!(error.contains(says) && error.contains(text), "{error}");

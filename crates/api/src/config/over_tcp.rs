@@ -170,9 +170,11 @@ mod tests {
             many.len() == 1 && many[0].contains("17 addresses"),
             "{many:?}"
         );
-        let twice = "referrals = [\"192.0.2.1\", \"192.0.2.1:8009\"]";
-        let twice = problems("nvme-tcp:127.0.0.1:1", twice);
-        assert!(twice.len() == 1 && twice[0].contains("twice"), "{twice:?}");
+        for other in ["192.0.2.1:8009", "::ffff:192.0.2.1"] {
+            let twice = format!("referrals = [\"192.0.2.1\", \"{other}\"]");
+            let twice = problems("nvme-tcp:127.0.0.1:1", &twice);
+            assert!(twice.len() == 1 && twice[0].contains("twice"), "{twice:?}");
+        }
     }
 
     #[test]
