@@ -1,6 +1,7 @@
 //! `[[host]]`: a host that connects over NVMe/TCP, and the secrets that it and the controller prove
 //! to know.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -84,31 +85,42 @@ impl Config {
         self.host_of(text).map_or(text, |host| &host.nqn)
     }
 
-    /// The NQNs of hosts that may connect to a controller over NVMe/TCP; `None`: all hosts.
-    pub fn allowed_hosts<'a>(&'a self, controller: &'a Controller) -> Option<Vec<&'a str>> {
+    /// The NQNs of hosts that may connect to a controller over NVMe/TCP, each with its `[[host]]`;
+    /// `None`: all hosts.
+    pub fn allowed_hosts<'a>(
+        &'a self,
+        controller: &'a Controller,
+    ) -> Option<Vec<(&'a str, Option<&'a Host>)>> {
         let allow = controller.tcp.as_ref().and_then(|tcp| tcp.allow.as_ref());
-        match allow {
-            Some(allow) => Some(allow.iter().map(|text| self.nqn_of(text)).collect()),
-            None if self.host.is_empty() => None,
-            None => Some(self.host.iter().map(|host| host.nqn.as_str()).collect()),
-        }
+        let hosts = self.host.iter();
+        let Some(allow) = allow else {
+            let all = hosts.map(|host| (host.nqn.as_str(), Some(host)));
+            return (!self.host.is_empty()).then(|| all.collect());
+        };
+        // Both lists may be long: each text is looked up, and not searched for.
+        let names = hosts
+            .clone()
+            .filter_map(|host| Some((host.name.as_deref()?, host)));
+        let nqns = hosts.map(|host| (host.nqn.as_str(), host));
+        let known: HashMap<&str, &Host> = names.chain(nqns).collect();
+        let of = |text: &'a String| {
+            let host = known.get(text.as_str()).copied();
+            (host.map_or(text.as_str(), |host| &host.nqn), host)
+        };
+        Some(allow.iter().map(of).collect())
     }
 
     /// The hosts of `[[host]]` that may connect to a controller over NVMe/TCP.
-    pub fn known_hosts(&self, controller: &Controller) -> impl Iterator<Item = &Host> {
+    pub fn known_hosts<'a>(&'a self, controller: &'a Controller) -> impl Iterator<Item = &'a Host> {
         let allowed = self.allowed_hosts(controller).unwrap_or_default();
-        let known = allowed.into_iter().filter_map(|nqn| self.host_of(nqn));
-        known.collect::<Vec<_>>().into_iter()
+        allowed.into_iter().filter_map(|(_, host)| host)
     }
 
     /// Whether every host that may connect to a controller authenticates itself.
     pub(super) fn authenticates_all(&self, controller: &Controller) -> bool {
-        let has_key = |nqn: &&str| {
-            let host = self.host_of(nqn);
-            host.is_some_and(|host| host.dhchap_key.is_some() || host.tls_key.is_some())
-        };
+        let has_key = |host: &Host| host.dhchap_key.is_some() || host.tls_key.is_some();
         let allowed = self.allowed_hosts(controller);
-        allowed.is_some_and(|allowed| allowed.iter().all(has_key))
+        allowed.is_some_and(|all| all.iter().all(|(_, host)| host.is_some_and(has_key)))
     }
 
     /// Appends what is wrong with hosts.
@@ -194,7 +206,7 @@ mod tests {
     fn allowed(text: &str) -> Option<Vec<String>> {
         let config = from_toml(text).unwrap();
         let allowed = config.allowed_hosts(&config.controller[0]);
-        allowed.map(|all| all.into_iter().map(str::to_owned).collect())
+        allowed.map(|all| all.into_iter().map(|(nqn, _)| nqn.to_owned()).collect())
     }
 
     #[test]

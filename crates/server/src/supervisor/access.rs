@@ -91,8 +91,8 @@ impl State {
             return Ok(Access::anyone());
         };
         let mut hosts = BTreeMap::new();
-        for nqn in allowed {
-            let allowed = match self.config.host_of(nqn) {
+        for (nqn, host) in allowed {
+            let allowed = match host {
                 Some(host) => of_host(host).with_context(|| format!("host {nqn}"))?,
                 None => Allowed::default(),
             };
@@ -120,7 +120,7 @@ impl State {
         for one in accesses {
             self.reactors[one.reactor].set_access(one.slot, one.access, one.tls)?;
         }
-        self.list_again()
+        self.list_all_again()
     }
 
     /// The hosts of each controller that is served over NVMe/TCP.

@@ -217,13 +217,17 @@ impl State {
     /// Applies the live keys of a controller, except its tenant.
     pub(super) fn tell_of_controller(&mut self, name: &str) -> Result<(), Refusal> {
         let configured = find(&self.config.controller, name);
-        let served = self.controllers.iter().find(|served| served.name == name);
-        let (Some(configured), Some(served)) = (configured, served) else {
+        let at = self
+            .controllers
+            .iter()
+            .position(|served| served.name == name);
+        let (Some(configured), Some(at)) = (configured, at) else {
             return Ok(());
         };
         let keys = Arc::new(configured.clone());
+        let served = &self.controllers[at];
         let told = self.reactors[served.reactor].configure(served.slot, keys);
-        let told = told.and_then(|()| self.list_again());
+        let told = told.and_then(|()| self.list_again(at));
         told.map_err(|error| Refusal::failed(&error))
     }
 

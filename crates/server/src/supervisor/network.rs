@@ -1,6 +1,7 @@
 //! Controllers that hosts reach over NVMe/TCP: their listening sockets, and the list of them that
 //! hosts can ask for.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -10,15 +11,20 @@ use anyhow::Context;
 use api::config::{self, Controller, DISCOVERY_PORT};
 use nvme_spec::tcp::Digests;
 use reactor::message::{Listening, Way};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use transport::nvme_tcp::{DiscoveryLog, Listed, Success, TargetConfig};
 
 use super::State;
 use super::channels::channels;
 use super::controllers::Words;
+use crate::reconcile::inventory::find;
 use crate::survival::listener_name;
 
 /// Name that the discovery subsystem's identity is derived from; no object has it.
 pub(super) const DISCOVERY: &str = "/discovery";
+
+/// Connections that wait for the reactor: more are tried again by their hosts.
+const BACKLOG: i32 = 128;
 
 /// A list without subsystems. Generations of a later process are higher.
 pub(super) fn no_subsystems() -> Arc<DiscoveryLog> {
@@ -27,6 +33,25 @@ pub(super) fn no_subsystems() -> Arc<DiscoveryLog> {
         generation: since.map_or(0, |since| since.as_micros() as u64),
         subsystems: Vec::new(),
     })
+}
+
+/// A socket that listens at an address: for all addresses of IPv6, at those of IPv4 as well, also
+/// where the system's default is another one (`net.ipv6.bindv6only`).
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = if address.is_ipv6() {
+        AddressFamily::INET6
+    } else {
+        AddressFamily::INET
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() && address.ip().is_unspecified() {
+        sockopt::set_ipv6_v6only(&socket, false)?;
+    }
+    net::bind(&socket, &address)?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
 }
 
 impl State {
@@ -80,9 +105,8 @@ impl State {
                 return Ok(kept);
             }
         }
-        let listener = TcpListener::bind(address)
-            .with_context(|| format!("cannot listen on {}", config.listen))?;
-        listener.set_nonblocking(true)?;
+        let listener =
+            listen(address).with_context(|| format!("cannot listen on {}", config.listen))?;
         if let Some(holder) = &self.holder {
             holder.keep(&name, listener.as_fd())?;
         }
@@ -105,7 +129,7 @@ impl State {
     pub(super) fn listed(&self, config: &Controller, subnqn: String) -> Option<Listed> {
         let address = config.tcp_address()?;
         let allowed = self.config.allowed_hosts(config);
-        let allowed = allowed.map(|all| all.into_iter().map(str::to_owned).collect());
+        let allowed = allowed.map(|all| all.into_iter().map(|(nqn, _)| nqn.to_owned()).collect());
         let advertised = config.advertise.map(|at| at.or_port(address.port()));
         let referrals = config.referrals.iter();
         Some(Listed {
@@ -117,17 +141,32 @@ impl State {
         })
     }
 
-    /// The same again, after a change of hosts or of keys of controllers.
-    pub(super) fn list_again(&mut self) -> anyhow::Result<()> {
-        for controller in self.config.controller.clone() {
-            let mut served = self.controllers.iter();
-            let at = served.position(|served| served.name == controller.name);
-            let Some(at) = at else { continue };
-            if let Some(listed) = self.controllers[at].listed.take() {
-                self.controllers[at].listed = self.listed(&controller, listed.subnqn);
-            }
+    /// The same again for all controllers, after a change of hosts.
+    pub(super) fn list_all_again(&mut self) -> anyhow::Result<()> {
+        for at in 0..self.controllers.len() {
+            self.list(at);
         }
         self.tell_discovery()
+    }
+
+    /// The same again for a served controller, after a change of its keys.
+    pub(super) fn list_again(&mut self, at: usize) -> anyhow::Result<()> {
+        if self.list(at) {
+            self.tell_discovery()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the served controller is over NVMe/TCP: logs then have what is configured now.
+    fn list(&mut self, at: usize) -> bool {
+        let served = &self.controllers[at];
+        let configured = find(&self.config.controller, &served.name);
+        let (Some(configured), Some(listed)) = (configured, &served.listed) else {
+            return false;
+        };
+        let listed = self.listed(configured, listed.subnqn.clone());
+        self.controllers[at].listed = listed;
+        true
     }
 
     /// Tells the reactors which subsystems hosts can reach over NVMe/TCP, if that has changed.
@@ -144,9 +183,25 @@ impl State {
             generation: self.discovery.generation + 1,
             subsystems,
         });
-        for reactor in &self.reactors {
-            reactor.set_discovery(self.discovery.clone())?;
+        let reactors = self.reactors.iter();
+        let told = reactors.map(|reactor| reactor.set_discovery(self.discovery.clone()));
+        // Each of them has it, also where another one has ended.
+        told.fold(Ok(()), anyhow::Result::and)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_for_all_addresses_takes_those_of_ipv4() {
+        for all in ["[::]:0", "0.0.0.0:0"] {
+            let listener = listen(all.parse().unwrap()).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            assert!(TcpStream::connect(("127.0.0.1", port)).is_ok(), "{all}");
         }
-        Ok(())
     }
 }
