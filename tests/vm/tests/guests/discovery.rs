@@ -213,13 +213,13 @@ fn loses_its_server(kernel: Kernel) {
     served.stop();
 }
 
-#[test]
-fn a_host_connects_to_all_that_two_servers_list() {
-    connects_to_all(Kernel::Backports);
-}
-
 mod slow {
     use guest_rig::Kernel;
+
+    #[test]
+    fn a_host_connects_to_all_that_two_servers_list() {
+        super::connects_to_all(Kernel::Backports);
+    }
 
     #[test]
     fn a_host_with_an_older_kernel_connects_to_all() {
