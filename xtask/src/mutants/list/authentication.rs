@@ -223,8 +223,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "access-consent",
         guard: "an address for other machines needs a secret of every host",
         file: "crates/api/src/config/host.rs",
-        from: "allowed.iter().all(has_key)",
-        to: "allowed.iter().any(has_key)",
+        from: "all.iter().all(|(_, host)| host.is_some_and(has_key))",
+        to: "all.iter().any(|(_, host)| host.is_some_and(has_key))",
         test: unit(
             "api",
             "config::host::tests::an_address_for_others_needs_a_key_of_every_host_or_consent",
