@@ -558,3 +558,37 @@ fn what_a_subsystem_is_its_controllers_say_together() {
     assert!(again.contains("nothing"), "{again}");
     server.stop();
 }
+
+#[test]
+fn objects_that_a_reload_removes_come_back_as_the_file_says() {
+    let world = World::new();
+    let all = text(&world);
+    // Medium `file`, namespace `a` and controller `one`: all of a subsystem.
+    let rest = all
+        .split("[[")
+        .filter(|one| !["\"file\"", "\"a\""].iter().any(|name| one.contains(name)))
+        .collect::<Vec<_>>()
+        .join("[[");
+    let server = serve(&world, &all);
+    for _ in 0..2 {
+        world.write("config.toml", &rest);
+        world.ok(&world.steer(&["reload"]));
+        let inventory = world.inventory();
+        assert_eq!(inventory["controllers"].as_array().map(Vec::len), Some(1));
+        world.write("config.toml", &all);
+        world.ok(&world.steer(&["reload"]));
+        assert_eq!(
+            shown(&world, "namespace", "a")["controllers"],
+            json!(["one"])
+        );
+        let again = world.ok(&world.steer(&["reload", "--dry-run"]));
+        assert!(!again.contains("namespace"), "{again}");
+    }
+    server.stop();
+    let server = serve(&world, &all);
+    assert_eq!(
+        shown(&world, "namespace", "a")["controllers"],
+        json!(["one"])
+    );
+    server.stop();
+}

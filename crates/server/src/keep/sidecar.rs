@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use api::config::{MediumKind, Range};
+use api::config::{MediumKind, Namespace, Range};
 use serde::{Deserialize, Serialize};
 use subsystem::Record;
 
@@ -167,6 +167,23 @@ impl Place {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Removes deleted namespaces from the sidecar of a subsystem that has ended, except those that
+    /// are configured: the configuration may get another one with that name.
+    pub(crate) fn forget_deleted(&self, configured: &[Namespace]) -> anyhow::Result<()> {
+        let Some(mut sidecar) = self.read()? else {
+            return Ok(());
+        };
+        let deleted = &mut sidecar.record.deleted;
+        let before = deleted.len();
+        deleted.retain(|name| configured.iter().any(|one| one.name == *name));
+        if deleted.len() < before {
+            let path = self.path();
+            let written = self.write(&sidecar);
+            written.with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
     }
 
     /// Reads the sidecar; `None` if there are no changes.

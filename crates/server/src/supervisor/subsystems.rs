@@ -583,7 +583,11 @@ impl State {
             is_kept,
             "the last changes of subsystem {name} could not be saved; see the log"
         );
-        Ok(())
+        // The last record is written, and the next subsystem with this name reads it.
+        match &live.kept {
+            Some(kept) => kept.place.forget_deleted(&self.config.namespace),
+            None => Ok(()),
+        }
     }
 }
 

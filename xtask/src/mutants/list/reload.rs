@@ -267,6 +267,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: program("pool::a_pool_stays_when_the_controller_that_names_it_goes"),
     },
     Mutation {
+        name: "reload-removed-comes-back",
+        guard: "a namespace that was removed with its subsystem is a new one when it is added again",
+        file: "crates/server/src/keep/sidecar.rs",
+        from: "        deleted.retain(|name| configured.iter().any(|one| one.name == *name));\n",
+        to: "        let _ = configured;\n",
+        test: program("reload::objects_that_a_reload_removes_come_back_as_the_file_says"),
+    },
+    Mutation {
         name: "medium-gone-with-an-error",
         guard: "a medium that closes with an error is gone",
         file: "crates/server/src/supervisor/media.rs",
