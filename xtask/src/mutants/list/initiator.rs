@@ -46,10 +46,10 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "initiator-own-listener",
         guard: "a listener at all addresses is one at each of them",
         file: "crates/driver/src/bus/nvme_tcp/address.rs",
-        from: "        if at.is_unspecified() {",
-        to: "        if false {",
+        from: "        let includes = at.is_unspecified() &&",
+        to: "        let includes = at.is_loopback() &&",
         test: bus(
-            "bus::nvme_tcp::address::tests::a_subsystem_of_this_machine_is_known_by_its_text",
+            "bus::nvme_tcp::address::tests::a_subsystem_of_this_machine_is_known_by_its_address",
         ),
     },
     Mutation {

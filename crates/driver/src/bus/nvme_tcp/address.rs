@@ -1,6 +1,6 @@
 //! The address of an NVM subsystem over TCP as text: `HOST:PORT/NQN`.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
 use std::{fmt, io};
 
@@ -25,27 +25,36 @@ impl TcpAddress {
         &self.nqn
     }
 
-    /// Whether it is that of a subsystem which listens at an address of this machine, as far as the
-    /// texts show.
+    /// Whether it is that of a subsystem which listens at this address of this machine. Names are
+    /// not resolved: only `localhost` is known.
     #[must_use]
     pub fn is_of(&self, listens: SocketAddr, nqn: &str) -> bool {
         if self.port != listens.port() || self.nqn != nqn {
             return false;
         }
         let at = listens.ip().to_canonical();
-        if at.is_unspecified() {
-            // It listens at each address of this machine, and which ones those are is not known
-            // here. Two subsystems have one NQN only by mistake.
-            return true;
+        if self.host == "localhost" {
+            return at.is_loopback() || at.is_unspecified();
         }
-        let ip = self.host.parse().ok().map(|ip: IpAddr| ip.to_canonical());
-        ip == Some(at) || (self.host == "localhost" && at.is_loopback())
+        let Ok(ip) = self.host.parse::<IpAddr>() else {
+            return false;
+        };
+        let ip = ip.to_canonical();
+        // A listener at all addresses: those of IPv4, or of both (ipv6(7)).
+        let includes = at.is_unspecified() && (at.is_ipv6() || ip.is_ipv4());
+        ip == at || includes && is_here(ip)
     }
 
     /// The addresses that the host's name stands for.
     pub(super) fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
     }
+}
+
+/// Whether this machine has this address: only such a one can be bound to, except where the system
+/// allows others (`ip_nonlocal_bind`).
+fn is_here(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
 }
 
 impl FromStr for TcpAddress {
@@ -114,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subsystem_of_this_machine_is_known_by_its_text() {
+    fn a_subsystem_of_this_machine_is_known_by_its_address() {
         let listens = SocketAddr::from(([10, 0, 0, 1], 4420));
         for (text, is_it) in [
             ("10.0.0.1:4420/nqn.a", true),
@@ -130,16 +139,21 @@ mod tests {
             let address: TcpAddress = text.parse().unwrap();
             assert_eq!(address.is_of(listens, "nqn.a"), is_it, "{text}");
         }
-        // A listener at all addresses, of IPv4 or of both.
+        // A listener at all addresses, of IPv4 or of both. 192.0.2.0/24 and 2001:db8::/32 are no
+        // machine's (RFC 5737, RFC 3849).
         for listens in ["0.0.0.0:4420", "[::]:4420"] {
             let listens = listens.parse().unwrap();
             for (text, is_it) in [
-                ("10.0.0.1:4420/nqn.a", true),
-                ("[fe80::1]:4420/nqn.a", true),
                 ("127.0.0.1:4420/nqn.a", true),
-                ("storage:4420/nqn.a", true),
-                ("10.0.0.1:4421/nqn.a", false),
-                ("10.0.0.1:4420/nqn.b", false),
+                ("127.1.2.3:4420/nqn.a", true),
+                ("[::ffff:127.0.0.1]:4420/nqn.a", true),
+                ("0.0.0.0:4420/nqn.a", true),
+                ("localhost:4420/nqn.a", true),
+                ("192.0.2.1:4420/nqn.a", false),
+                ("[2001:db8::1]:4420/nqn.a", false),
+                ("storage:4420/nqn.a", false),
+                ("127.0.0.1:4421/nqn.a", false),
+                ("127.0.0.1:4420/nqn.b", false),
             ] {
                 let address: TcpAddress = text.parse().unwrap();
                 assert_eq!(address.is_of(listens, "nqn.a"), is_it, "{text} {listens}");
@@ -149,6 +163,7 @@ mod tests {
             ("127.0.0.1:4420", "localhost:4420/nqn.a", true),
             ("127.0.0.1:4420", "127.0.0.2:4420/nqn.a", false),
             ("[::1]:4420", "localhost:4420/nqn.a", true),
+            ("0.0.0.0:4420", "[::1]:4420/nqn.a", false),
         ] {
             let address: TcpAddress = text.parse().unwrap();
             let listens = listens.parse().unwrap();
