@@ -318,6 +318,17 @@ impl ReactorHandle {
         self.ask(|answer| Message::Disconnect(slot, cntlids, answer))
     }
 
+    /// Ends the associations of all hosts over NVMe/TCP. [`Self::has_parted`] says when they have
+    /// closed their connections.
+    pub fn disconnect_all(&self) -> anyhow::Result<()> {
+        self.ask(Message::DisconnectAll)
+    }
+
+    /// Whether no connection over NVMe/TCP is to close: each does within a bound.
+    pub fn has_parted(&self) -> anyhow::Result<bool> {
+        self.ask(Message::HasParted)
+    }
+
     /// Has other hosts over NVMe/TCP be allowed at a controller. Those that are allowed no longer,
     /// or have not proved what they have to, are disconnected.
     pub fn set_access(

@@ -2,7 +2,8 @@
 //! shares none of them.
 //!
 //! [`handle`] starts a thread and sends it a [`message`]. `run` is the thread's loop; `hosted` is
-//! its state of each controller, `subsystems` of each subsystem. `poller` waits for events,
+//! its state of each controller, `subsystems` of each subsystem, and `leaving` has the connections
+//! that close. `poller` waits for events,
 //! [`snapshots`] captures the state of timing models, [`maps`] that of media, and `reports` passes
 //! reports of drives on. [`custody`] has the locks of media that move. [`inspect`] inspects queues
 //! on any reactor. [`presence`] shows whether a host is attached,
@@ -18,6 +19,7 @@ mod door;
 pub mod handle;
 mod hosted;
 pub mod inspect;
+mod leaving;
 mod lines;
 mod looks;
 pub mod maps;

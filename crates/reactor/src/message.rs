@@ -78,6 +78,10 @@ pub(crate) enum Message {
     /// End the associations of a controller's hosts over NVMe/TCP that have these identifiers;
     /// the answer is those that were there.
     Disconnect(ControllerSlot, Vec<u16>, Answer<Vec<u16>>),
+    /// End all associations.
+    DisconnectAll(Answer<()>),
+    /// Report whether no connection over NVMe/TCP is to close.
+    HasParted(Answer<bool>),
     /// Hosts over NVMe/TCP that may use a controller from now on.
     SetAccess(ControllerSlot, Access, Option<Tls>, Answer<()>),
     /// Set the reactors for queues that the controller's hosts create from now on.

@@ -19,6 +19,8 @@ pub(crate) enum Source {
     Mailbox,
     /// A channel's completions.
     Channel,
+    /// Connections that are to close.
+    Leaving,
     /// A controller's session, by its index in the reactor.
     Controller(usize),
     /// A controller's listening socket, or a connection on it that is not a host yet.
@@ -30,8 +32,9 @@ impl Source {
         EventData::new_u64(match self {
             Source::Mailbox => 0,
             Source::Channel => 1,
-            Source::Controller(index) => 2 + 2 * index as u64,
-            Source::Door(index) => 3 + 2 * index as u64,
+            Source::Leaving => 2,
+            Source::Controller(index) => 4 + 2 * index as u64,
+            Source::Door(index) => 5 + 2 * index as u64,
         })
     }
 
@@ -39,8 +42,9 @@ impl Source {
         match data.u64() {
             0 => Source::Mailbox,
             1 => Source::Channel,
+            2 | 3 => Source::Leaving,
             number => {
-                let index = usize::try_from((number - 2) / 2).unwrap_or(usize::MAX);
+                let index = usize::try_from((number - 4) / 2).unwrap_or(usize::MAX);
                 match number % 2 {
                     0 => Source::Controller(index),
                     _ => Source::Door(index),

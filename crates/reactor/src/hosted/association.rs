@@ -31,7 +31,7 @@ pub(crate) struct Attached {
     presence: Arc<Presence>,
     /// `None` once it has ended: its controller is removed when no command is in flight.
     association: Option<Box<Association>>,
-    /// Its connections, after the end.
+    /// Connections that are to close: all of them after the end.
     leaving: Vec<Farewell>,
     /// What it has done, and the name of its end, after the end.
     done: Option<(Counters, &'static str)>,
@@ -183,6 +183,7 @@ impl Attached {
             self.has_io = association.has_io_in_flight();
         }
         self.due = association.next_deadline();
+        self.leaving.extend(association.take_leaving());
         if let Some(end) = polled.ended {
             if self.is_told {
                 tracing::info!(
@@ -235,11 +236,11 @@ impl Attached {
             }
             self.presence.leave_association(&self.name, self.cntlid);
             self.done = Some((association.counters(), end.name()));
-            self.leaving = association.end(end, now);
+            self.leaving.extend(association.end(end, now));
         }
     }
 
-    /// Connections that are to close, which the entrance looks after.
+    /// Connections that are to close, which the reactor looks after.
     pub(crate) fn take_leaving(&mut self) -> Vec<Farewell> {
         std::mem::take(&mut self.leaving)
     }

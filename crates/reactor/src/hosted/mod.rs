@@ -13,6 +13,7 @@ use controller::{Controller, Interrupt};
 use engine::ControllerSlot;
 use memory::Counter;
 use port::time::Time;
+use transport::nvme_tcp::Farewell;
 use transport::vfio_user::Session;
 
 use self::association::Attached;
@@ -106,6 +107,16 @@ impl Hosted {
         match &self.front {
             Front::Association(attached) => Some(attached.target()),
             Front::Local(_) | Front::Target(_) => None,
+        }
+    }
+
+    /// Connections that are to close, which the reactor looks after.
+    #[inline]
+    pub(crate) fn take_leaving(&mut self) -> Vec<Farewell> {
+        match &mut self.front {
+            Front::Local(_) => Vec::new(),
+            Front::Target(target) => target.take_leaving(),
+            Front::Association(attached) => attached.take_leaving(),
         }
     }
 
@@ -221,12 +232,13 @@ impl Hosted {
     pub(crate) fn remove(
         &mut self,
         controller: &mut Controller,
+        now: Time,
         poller: &Poller,
         answer: Answer<()>,
     ) {
         match &mut self.front {
             Front::Local(local) => local.remove(controller, poller, answer),
-            Front::Target(target) => target.remove(poller, answer),
+            Front::Target(target) => target.remove(now, poller, answer),
             Front::Association(_) => {}
         }
     }

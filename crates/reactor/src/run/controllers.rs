@@ -299,7 +299,7 @@ impl Reactor {
         let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
         match (hosted, self.engine.controller_mut(slot)) {
             (Some(hosted), Some(controller)) => {
-                hosted.remove(controller, &self.poller, answer);
+                hosted.remove(controller, self.clock.now(), &self.poller, answer);
                 self.end_associations(slot.0, |_| true);
                 self.note_transition(slot.0);
             }

@@ -1,6 +1,7 @@
 //! The reactor's thread: turns, periodic polls of the sockets, and sleep.
 
 mod controllers;
+mod mail;
 mod targets;
 
 use std::collections::VecDeque;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use controller::Controller;
 use controller::counters::{Counted, ReactorCounters};
 use controller::inspect::Look;
-use engine::{ControllerSlot, Engine, EngineId, Idle, Mode, MoveError, Moved};
+use engine::{ControllerSlot, Engine, EngineId, Idle, Mode, MoveError};
 use machine::clock::Clock;
 use media::{Medium, ZoneLoss, ZoneLossError};
 use memory::sync::mailbox::Receiver;
@@ -23,6 +24,7 @@ use transport::nvme_tcp::DiscoveryLog;
 use self::controllers::configure;
 use super::hosted::Hosted;
 use super::hosted::association::{Attached, HOT_NS};
+use super::leaving::Leaving;
 use super::lines::Lines;
 use super::looks::Looks;
 use super::message::{Address, Answer, Message};
@@ -76,6 +78,8 @@ pub(crate) struct Reactor {
     timed: Vec<usize>,
     /// Controllers of hosts over NVMe/TCP.
     associations: Vec<usize>,
+    /// Connections over NVMe/TCP that are to close.
+    leaving: Leaving,
     /// Subsystems that hosts can reach over a network.
     discovery: Arc<DiscoveryLog>,
     id: EngineId,
@@ -112,6 +116,8 @@ impl Reactor {
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(&wake, Source::Mailbox)?;
+        let leaving = Leaving::new()?;
+        poller.add(&leaving, Source::Leaving)?;
         let mut engine = Engine::new(mode, clock.now());
         engine.set_id(id);
         Ok(Reactor {
@@ -130,6 +136,7 @@ impl Reactor {
             in_transition: Vec::new(),
             timed: Vec::new(),
             associations: Vec::new(),
+            leaving,
             discovery: Arc::default(),
             id,
             peers: Vec::new(),
@@ -203,6 +210,7 @@ impl Reactor {
             }
             now = after;
         }
+        self.leaving.finish(|| self.clock.now());
     }
 
     /// The start time of the turn after an idle turn that ended at `now`. If something falls due
@@ -247,7 +255,7 @@ impl Reactor {
             return None;
         }
         let mut unwoken = self.engine.has_silent_guests();
-        let mut deadline: Option<Time> = None;
+        let mut deadline = self.leaving.next_deadline();
         for hosted in self.hosted.iter().flatten() {
             unwoken |= hosted.is_unwoken();
             deadline = deadline.into_iter().chain(hosted.next_deadline()).min();
@@ -332,6 +340,7 @@ impl Reactor {
             match self.ready[at] {
                 Source::Controller(index) => worked |= self.poll_hosted(index, now, Hosted::poll),
                 Source::Door(index) => worked |= self.poll_hosted(index, now, Hosted::poll_door),
+                Source::Leaving => worked |= self.leaving.poll(now),
                 Source::Mailbox | Source::Channel => {}
             }
         }
@@ -340,6 +349,9 @@ impl Reactor {
                 hosted.is_polled = false;
             }
             worked |= self.poll_hosted(index, now, Hosted::poll);
+        }
+        if self.leaving.next_deadline().is_some_and(|due| due <= now) {
+            worked |= self.leaving.poll(now);
         }
         for slot in self.engine.take_messages_wanted() {
             worked |= self.poll_hosted(slot.0, now, Hosted::poll);
@@ -375,51 +387,6 @@ impl Reactor {
         }
         self.carry_mail();
         any
-    }
-
-    /// Handles mail from other reactors, and sends mail to them.
-    fn exchange_mail(&mut self) -> bool {
-        let any = !self.mailbox.is_empty() && self.take_messages();
-        self.carry_mail();
-        while let Some(Moved {
-            controller,
-            cqid,
-            result,
-        }) = self.engine.take_moved()
-        {
-            let mut asked = self.moves.iter();
-            if let Some(at) = asked.position(|m| (m.slot, m.cqid) == (controller, cqid)) {
-                reply(&self.moves.swap_remove(at).answer, result);
-            }
-        }
-        any
-    }
-
-    /// Sends mail to other reactors, as far as their mailboxes have room.
-    fn carry_mail(&mut self) {
-        loop {
-            while let Some((to, message)) = self.late.pop_front() {
-                if let Err(message) = self.peers[usize::from(to.0)].try_send(message) {
-                    return self.late.push_front((to, message));
-                }
-            }
-            let Some((to, mail)) = self.engine.take_mail() else {
-                return;
-            };
-            let arrives = mail.brings_lane_of();
-            self.late.push_back((to, Message::Mail(self.id, mail)));
-            if let Some(slot) = arrives {
-                self.send_lines(slot, to);
-            }
-        }
-    }
-
-    /// Sends a reactor the interrupt lines for its queues of a controller of this reactor.
-    fn send_lines(&mut self, slot: ControllerSlot, to: EngineId) {
-        let hosted = self.hosted.get(slot.0).and_then(Option::as_ref);
-        let lines = hosted.map(Hosted::lines).unwrap_or_default();
-        self.late
-            .push_back((to, Message::Lines(self.id, slot, lines)));
     }
 
     /// Notes a controller that must be polled without an event, or that has a deadline.
@@ -535,6 +502,13 @@ impl Reactor {
                 let is_named = |host: &Attached| cntlids.contains(&host.cntlid());
                 reply(&answer, self.end_associations(slot.0, is_named));
             }
+            Message::DisconnectAll(answer) => {
+                for index in 0..self.hosted.len() {
+                    self.end_associations(index, |_| true);
+                }
+                reply(&answer, ());
+            }
+            Message::HasParted(answer) => reply(&answer, self.leaving.is_empty()),
             Message::SetAccess(slot, access, tls, answer) => {
                 self.set_access(slot.0, access, tls);
                 reply(&answer, ());

@@ -46,7 +46,7 @@ impl Reactor {
                 if let Some(target) = self.target_mut(index) {
                     target.counts_mut().refuse(name);
                 }
-                self.see_off(index, farewell);
+                self.leaving.add(farewell, now);
             }
         }
     }
@@ -67,23 +67,25 @@ impl Reactor {
                 target.set_log(&self.discovery, now);
             }
         }
-    }
-
-    fn see_off(&mut self, index: usize, farewell: Farewell) {
-        let now = self.clock.now();
-        let target = self.hosted.get_mut(index).and_then(Option::as_mut);
-        if let Some(target) = target.and_then(Hosted::target_mut) {
-            target.see_off(farewell, now);
+        for index in 0..self.hosted.len() {
+            self.take_leaving(index);
         }
     }
 
-    /// Hands the connections of an association that has ended to its entrance.
+    /// Takes the connections that are to close, and what an association has done that has ended.
     pub(super) fn take_leaving(&mut self, index: usize) {
-        let hosted = self.hosted.get_mut(index).and_then(Option::as_mut);
-        let Some(attached) = hosted.and_then(Hosted::association_mut) else {
+        let Some(hosted) = self.hosted.get_mut(index).and_then(Option::as_mut) else {
             return;
         };
-        let (target, leaving) = (attached.target(), attached.take_leaving());
+        for farewell in hosted.take_leaving() {
+            // The socket of a host's queue was watched.
+            let _ = self.poller.remove(&farewell);
+            self.leaving.add(farewell, self.clock.now());
+        }
+        let Some(attached) = hosted.association_mut() else {
+            return;
+        };
+        let target = attached.target();
         if let Some((done, end)) = attached.take_done() {
             let unproved = attached.take_unproved();
             let now = self.clock.now();
@@ -93,9 +95,6 @@ impl Reactor {
                     target.tell_of_unproved(&host, end, now);
                 }
             }
-        }
-        for farewell in leaving {
-            self.see_off(target.0, farewell);
         }
     }
 

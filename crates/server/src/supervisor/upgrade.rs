@@ -14,6 +14,8 @@ use crate::events;
 const DRAIN: Duration = Duration::from_secs(2);
 /// Pause between two looks at them.
 const PAUSE: Duration = Duration::from_micros(500);
+/// How long hosts over NVMe/TCP may take to close their connections.
+const PARTING: Duration = Duration::from_secs(1);
 /// How long the states of timing models may take to be saved; the holder waits for 10 s in all.
 const SAVE: Duration = Duration::from_secs(5);
 /// How long the reply to the request may take to be sent.
@@ -88,7 +90,9 @@ impl Supervisor {
         let prepared = holder.upgrade(program);
         let version = prepared.map_err(|error| Refusal::conflict(error.to_string()))?;
         let state = self.lock();
-        if let Err(error) = quieten(&state.reactors) {
+        // Not with the queues paused: guests are not to wait for hosts over a network.
+        let quiet = part(&state.reactors).and_then(|()| quieten(&state.reactors));
+        if let Err(error) = quiet {
             // The first error is the one to report.
             let _ = set_paused(&state.reactors, false);
             return Err(Refusal::failed(&error));
@@ -142,6 +146,21 @@ impl State {
             before: self.before.clone(),
         }
     }
+}
+
+/// Ends the connections of hosts over NVMe/TCP, which do not outlive this process, and waits until
+/// the hosts have closed them. One that is reset is a SIGPIPE for a program of a Linux host.
+fn part(reactors: &[ReactorHandle]) -> anyhow::Result<()> {
+    reactors
+        .iter()
+        .try_for_each(ReactorHandle::disconnect_all)?;
+    let until = Instant::now() + PARTING;
+    for reactor in reactors {
+        while !reactor.has_parted()? && Instant::now() < until {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(())
 }
 
 /// Has all queues fetch no more, and waits for what is in flight.

@@ -28,6 +28,8 @@ pub const INPUT: usize = 32 << 10;
 pub(super) const ADMIN_IN_CAPSULE: u32 = 8192;
 /// Minimum number of bytes of data that are received straight to their slot.
 const DIRECT: u32 = 4096;
+/// Bytes that are received at a time from a connection that is to close.
+const DISCARDED: usize = 16 << 10;
 /// Bytes of data whose digest is computed at a time.
 const DIGEST_PIECE: usize = 4096;
 
@@ -566,20 +568,27 @@ impl Connection {
         }
     }
 
-    /// Nothing is sent any more.
+    /// Nothing is sent any more: it needs no memory.
     pub(super) fn forget(&mut self) {
-        self.out.clear();
+        self.out = Output::default();
+        self.memory = None;
+    }
+
+    /// Nothing is decoded any more: see [`Self::discard`].
+    pub(super) fn stop_decoding(&mut self) {
+        self.input = Input::default();
     }
 
     /// Reads and drops some of what comes; true at the end of the stream.
     pub(super) fn discard(&mut self) -> bool {
+        let mut room = [0; DISCARDED];
         loop {
-            self.input.keep(0);
-            let received = self.receive();
-            self.input.keep(0);
-            // A record is bounded.
-            if received.is_err() || !self.stream.has_pending() {
-                return received.is_err();
+            match self.stream.receive(&mut room) {
+                Ok(0) => return true,
+                // A record is bounded.
+                Ok(_) if self.stream.has_pending() => {}
+                Ok(_) => return false,
+                Err(error) => return !is_later(&error),
             }
         }
     }

@@ -41,7 +41,7 @@ const CONNECT_NS: u64 = 5_000_000_000;
 /// The same for a host that has proved its key of TLS. Of its connections each has a handshake, by
 /// another process of the host, before the first I/O queue is connected.
 const SECURE_CONNECT_NS: u64 = 60_000_000_000;
-/// How long a connection may take to read its last answer and to close.
+/// How long a host may take to read its last answer and to close its side.
 const FAREWELL_NS: u64 = 2_000_000_000;
 /// Receives of a newcomer in one poll.
 const RECEIVES: usize = 4;
@@ -443,6 +443,11 @@ pub(super) fn refuse(
 
 /// A connection that closes when its last answer has gone and its host has closed it, and at a
 /// deadline at the latest.
+///
+/// The host sees the end of the stream, and what it still sends is received and dropped. A socket
+/// that is closed with bytes that were not received, or that gets more, resets its connection: the
+/// host then loses answers that it has not read, and Linux sends SIGPIPE to the program whose
+/// command it was about to send.
 #[derive(Debug)]
 pub struct Farewell {
     connection: Connection,
@@ -455,7 +460,8 @@ pub struct Farewell {
 }
 
 impl Farewell {
-    pub(super) fn new(connection: Connection, now: Time) -> Self {
+    pub(super) fn new(mut connection: Connection, now: Time) -> Self {
+        connection.stop_decoding();
         Self {
             connection,
             until: now + FAREWELL_NS,

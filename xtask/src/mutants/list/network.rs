@@ -1,14 +1,14 @@
 //! Hosts over NVMe/TCP of a running server: their places, their ends, and the port.
 
-use super::super::{Mutation, program, unit};
+use super::super::{Mutation, integration, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "network-refusal",
         guard: "a Connect command that the reactor refuses is answered",
-        file: "crates/reactor/src/hosted/target/mod.rs",
-        from: "        if !farewell.poll(now) {\n",
-        to: "        if now.0 > 0 {\n",
+        file: "crates/reactor/src/leaving.rs",
+        from: "        if farewell.poll(now) {\n            return;",
+        to: "        if now.0 > 0 {\n            return;",
         test: program("network::crowds::one_host_too_many_is_refused_until_another_has_left"),
     },
     Mutation {
@@ -110,6 +110,45 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: unit(
             "reactor",
             "hosted::target::tests::the_socket_of_a_host_is_not_watched_with_those_that_are_none",
+        ),
+    },
+    Mutation {
+        name: "network-end-of-queues",
+        guard: "the connections of I/O queues are not reset at the end of their association",
+        file: "crates/transport/src/nvme_tcp/association/mod.rs",
+        from: "        let all = std::iter::once(admin).chain(others);\n",
+        to: "        let all = std::iter::once(admin).chain(others.take(0));\n",
+        test: integration(
+            "transport",
+            &["--test", "transport"],
+            "nvme_tcp::life::the_end_of_an_association_is_an_end_of_file_and_what_comes_is_dropped",
+        ),
+    },
+    Mutation {
+        name: "network-end-of-reactor",
+        guard: "a server that stops waits for its hosts to close their connections",
+        file: "crates/reactor/src/leaving.rs",
+        from: "            let (now, until) = (now(), *since + END_NS);\n",
+        to: "            let (now, until) = (now(), *since);\n",
+        test: program("network::operators::no_connection_of_a_host_is_reset"),
+    },
+    Mutation {
+        name: "network-upgrade",
+        guard: "an upgrade waits for hosts over NVMe/TCP to close their connections",
+        file: "crates/server/src/supervisor/upgrade.rs",
+        from: "        while !reactor.has_parted()? && Instant::now() < until {\n",
+        to: "        while !reactor.has_parted()? && Instant::now() > until {\n",
+        test: program("network::survive::an_upgrade_keeps_the_port"),
+    },
+    Mutation {
+        name: "network-own-address",
+        guard: "a drive of another machine is no controller of this server, whatever its port is",
+        file: "crates/driver/src/bus/nvme_tcp/address.rs",
+        from: "        ip == at || includes && is_here(ip)\n",
+        to: "        ip == at || includes\n",
+        test: unit(
+            "driver",
+            "bus::nvme_tcp::address::tests::a_subsystem_of_this_machine_is_known_by_its_address",
         ),
     },
 ];

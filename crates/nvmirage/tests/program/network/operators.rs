@@ -1,10 +1,11 @@
 //! What operators do while there are hosts.
 
 use std::net::{TcpListener, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::raw::Raw;
-use super::{DISK, Port, busy, hosts, metric, serve, served, until, until_hosts};
+use super::{DISK, NQN, Port, busy, hosts, metric, serve, served, until, until_hosts};
 use crate::host::Host;
 use crate::world::{World, wait};
 
@@ -187,6 +188,35 @@ fn hosts_are_disconnected_by_name_by_identifier_or_all() {
             .refuses(422, "exactly one of nqn, cntlid and all");
     }
     server.stop();
+}
+
+/// Linux sends a command in the context of a program, which gets a SIGPIPE from a reset.
+#[test]
+fn no_connection_of_a_host_is_reset() {
+    let time = Duration::from_millis(300);
+    let world = World::new();
+    let (server, port) = served(&world, "");
+    let connect = || Raw::connect(&port, 0, 1).unwrap();
+    let mut host = connect();
+    world.ok(&world.steer(&["disconnect", "store", "--all"]));
+    host.ends_in_order(time).unwrap();
+    // not for ever
+    until("it sends without end", || {
+        host.ends_in_order(Duration::from_millis(20)).is_err()
+    });
+    // the controller is gone before the connection
+    let mut host = connect();
+    world.ok(&world.steer(&["delete", "controller", "store", "--detach-hosts"]));
+    host.ends_in_order(time).unwrap();
+    let listen = port.listen();
+    let create = ["create", "controller", "store", "--namespaces", "data"];
+    let more = ["--subnqn", NQN, "--listen", &listen];
+    world.ok(&world.steer(&[&create[..], &more].concat()));
+    // and the end of the process waits for it
+    let mut host = connect();
+    let parting = thread::spawn(move || host.ends_in_order(time));
+    server.stop();
+    parting.join().unwrap().unwrap();
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use super::{NQN, Port};
 use crate::world::BOUND;
@@ -158,6 +159,18 @@ impl Raw {
         pdu[8 + 39] = 0x5a;
         pdu[8 + 40..8 + 44].copy_from_slice(&cdw10.to_le_bytes());
         self.stream.write_all(&pdu)
+    }
+
+    /// Whether the server ends the connection in order: an end of file, and no reset for what the
+    /// host still sends in this time.
+    pub(super) fn ends_in_order(&mut self, time: Duration) -> std::io::Result<()> {
+        while self.stream.read(&mut [0; 4096])? > 0 {}
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            self.stream.write_all(&[4; 1000])?;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     /// Whether the server has closed the connection, after what it has sent.

@@ -8,6 +8,7 @@ use driver::DriverError;
 use driver::bus::place::AnyBus;
 use rustix::process::{Signal, kill_process};
 
+use super::raw::Raw;
 use super::{DISK, Port, serve, until_hosts};
 use crate::host::Host;
 use crate::survive::{replace, wait_for_log, worker};
@@ -94,8 +95,12 @@ fn an_upgrade_keeps_the_port() {
     let mut far = Host::at(&port.target()).unwrap();
     for byte in 1..3 {
         far.fill(1, 3, byte);
+        let mut other = Raw::connect(&port, 0, byte).unwrap();
+        let parting = thread::spawn(move || other.ends_in_order(Duration::from_millis(300)));
         let said = world.ok(&world.steer(&["upgrade"]));
         assert!(said.starts_with("upgraded server: "), "{said}");
+        // a reset would be a SIGPIPE for a program of a Linux host
+        parting.join().unwrap().unwrap();
         assert!(near.block(1, 3).iter().all(|other| *other == byte));
         far = again(&port);
         assert!(has(&mut far, byte));

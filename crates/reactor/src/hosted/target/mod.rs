@@ -1,5 +1,5 @@
 //! The entrance of hosts over NVMe/TCP: its listening socket, and the connections that are no
-//! host's yet, or no more.
+//! host's yet.
 //!
 //! Many connections may introduce themselves at the same time. Where there are too many, one that
 //! has sent nothing gives way first: connections that send nothing do not keep hosts out. What a
@@ -54,8 +54,6 @@ enum Caller {
     Greeting(Greeting),
     /// It has not sent its Connect yet, and comes from there.
     New(Newcomer, SocketAddr),
-    /// It is to close when its last answer has gone.
-    Leaving(Farewell),
     /// It asks the discovery subsystem.
     Discovery(Box<DiscoverySession>),
 }
@@ -65,7 +63,6 @@ impl Caller {
         match self {
             Caller::Greeting(greeting) => greeting.deadline(),
             Caller::New(newcomer, _) => newcomer.deadline(),
-            Caller::Leaving(farewell) => farewell.deadline(),
             Caller::Discovery(session) => session.deadline(),
         }
     }
@@ -74,7 +71,6 @@ impl Caller {
         let (input, output) = match self {
             Caller::Greeting(greeting) => (greeting.wants_read(), false),
             Caller::New(newcomer, _) => (true, newcomer.wants_write()),
-            Caller::Leaving(farewell) => (true, farewell.wants_write()),
             Caller::Discovery(session) => (session.wants_read(), session.wants_write()),
         };
         Interest { input, output }
@@ -85,7 +81,6 @@ impl Caller {
         match self {
             Caller::Greeting(greeting) => u8::from(greeting.is_shaking()),
             Caller::New(newcomer, _) if newcomer.is_silent() => 0,
-            Caller::Leaving(_) => 1,
             Caller::New(..) | Caller::Discovery(_) => 2,
         }
     }
@@ -96,7 +91,6 @@ impl AsFd for Caller {
         match self {
             Caller::Greeting(greeting) => greeting.as_fd(),
             Caller::New(newcomer, _) => newcomer.as_fd(),
-            Caller::Leaving(farewell) => farewell.as_fd(),
             Caller::Discovery(session) => session.as_fd(),
         }
     }
@@ -124,6 +118,8 @@ pub(crate) struct Target {
     due: Option<Time>,
     /// Connections whose Connect is there, and where they come from.
     arrivals: VecDeque<(Arrival, SocketAddr)>,
+    /// Connections that are to close.
+    leaving: Vec<Farewell>,
     /// Connections to the discovery subsystem so far, which their controllers' identifiers count.
     discovered: u16,
     /// The controllers of its hosts.
@@ -169,6 +165,7 @@ impl Target {
             poller: Poller::new()?,
             due: None,
             arrivals: VecDeque::new(),
+            leaving: Vec::new(),
             discovered: 0,
             places: Places::new(hosts),
             counts: NetworkCounts::default(),
@@ -197,7 +194,7 @@ impl Target {
                 let _ = poller.remove(&*caller);
                 false
             }
-            Caller::Leaving(_) | Caller::Discovery(_) => true,
+            Caller::Discovery(_) => true,
         });
         self.arrivals.clear();
     }
@@ -382,7 +379,6 @@ impl Target {
                 }
                 Progress::Connects => true,
             },
-            Caller::Leaving(farewell) => farewell.poll(now),
             Caller::Discovery(session) => match session.poll(now) {
                 Ok(()) => false,
                 Err(end) => {
@@ -414,11 +410,11 @@ impl Target {
                         self.counts.refuse(name);
                         self.tell_of_refused(name, farewell.host(), from, now);
                     }
-                    self.see_off(farewell, now);
+                    self.leaving.push(farewell);
                 }
             },
-            Some(Caller::Discovery(session)) => self.see_off(session.leave(now), now),
-            Some(Caller::Leaving(_)) | None => {}
+            Some(Caller::Discovery(session)) => self.leaving.push(session.leave(now)),
+            None => {}
         }
         true
     }
@@ -499,12 +495,9 @@ impl Target {
         self.arrivals.pop_front()
     }
 
-    /// Sends the last answer of a connection that is to close, and keeps the connection until it
-    /// has gone and the host has closed its side.
-    pub(crate) fn see_off(&mut self, mut farewell: Farewell, now: Time) {
-        if !farewell.poll(now) {
-            self.add(Caller::Leaving(farewell));
-        }
+    /// Connections that are to close, which the reactor looks after.
+    pub(crate) fn take_leaving(&mut self) -> Vec<Farewell> {
+        std::mem::take(&mut self.leaving)
     }
 
     /// Whether there is room for one more host, which is to prove who it is or not.
@@ -589,11 +582,16 @@ impl Target {
     }
 
     /// Begins the removal: closes the listening socket and all connections that are no hosts yet.
-    pub(crate) fn remove(&mut self, poller: &Poller, answer: Answer<()>) {
+    pub(crate) fn remove(&mut self, now: Time, poller: &Poller, answer: Answer<()>) {
         if self.removal.replace(answer).is_some() {
             return;
         }
-        self.callers.clear();
+        for caller in std::mem::take(&mut self.callers).into_values() {
+            if let Caller::Discovery(session) = caller {
+                let _ = self.poller.remove(&*session);
+                self.leaving.push(session.leave(now));
+            }
+        }
         self.arrivals.clear();
         self.due = None;
         let forgotten = self

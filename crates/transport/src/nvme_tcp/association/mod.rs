@@ -39,8 +39,6 @@ use crate::nvme_tcp::{TargetConfig, properties};
 /// How long a Connect command waits while its queue identifier is in use: a host may open a queue
 /// again before the end of its last connection has been seen.
 const REUSE_NS: u64 = 100_000_000;
-/// Connections that close at a time; more are dropped at once.
-const LEAVING_MAX: usize = 16;
 /// How long a connection is read in every turn after something has come or has been sent, which a
 /// host answers.
 const HOT_NS: u64 = 50_000;
@@ -314,11 +312,6 @@ impl Association {
         worked |= self.read(controller, now, read)?;
         worked |= self.execute_fabrics(controller, now);
         worked |= self.retry(now);
-        self.leaving.retain_mut(|farewell| {
-            let over = farewell.poll(now);
-            self.changes += u64::from(over);
-            !over
-        });
         self.grant(now);
         worked |= self.submit(controller);
         worked |= self.take(controller, now)?;
@@ -379,11 +372,7 @@ impl Association {
             Some(Io::Open(queue)) => Some(of(qid, &queue.connection)),
             _ => None,
         });
-        let leaving = self.leaving.iter();
-        let leaving = leaving.map(|farewell| (0, farewell.as_fd(), farewell.wants_write()));
-        std::iter::once(of(0, &self.admin.connection))
-            .chain(io)
-            .chain(leaving)
+        std::iter::once(of(0, &self.admin.connection)).chain(io)
     }
 
     /// Grows whenever [`Self::connections`] has changed.
@@ -396,31 +385,43 @@ impl Association {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let waiting = self.waiting.iter().map(|(_, until)| *until);
-        let leaving = self.leaving.iter().map(Farewell::deadline);
         let checks = self.failed || self.open().any(Queue::has_deadline);
         let exchanges = self.open().filter_map(Queue::exchange_deadline);
         let timeout = u64::from(self.kato_ms) * 1_000_000;
         let silent = (timeout > 0).then(|| self.check_at.max(self.heard + timeout));
         waiting
-            .chain(leaving)
             .chain(exchanges)
             .chain(checks.then_some(self.check_at))
             .chain(silent)
             .min()
     }
 
-    /// Ends it: I/O connections close at once, and the admin connection is among those that are
-    /// returned, which the caller polls until each has closed. The caller resets the controller,
-    /// and drops it when it is quiet; media that still have data of it keep the memory by
-    /// themselves.
+    /// Connections that are no queue's any more: the caller polls each until it has closed.
+    pub fn take_leaving(&mut self) -> Vec<Farewell> {
+        std::mem::take(&mut self.leaving)
+    }
+
+    /// Ends it, and returns its connections: the caller polls each until it has closed. The caller
+    /// resets the controller, and drops it when it is quiet; media that still have data of it keep
+    /// the memory by themselves.
     pub fn end(mut self, end: &End, now: Time) -> Vec<Farewell> {
-        let mut connection = self.admin.part(&mut self.slots).0;
+        let mut admin = self.admin.part(&mut self.slots).0;
         if let End::Fault(fault) = end {
-            connection.terminate(*fault);
+            admin.terminate(*fault);
         } else if !matches!(end, End::Authentication(_)) {
-            connection.forget();
+            admin.forget();
         }
-        self.leaving.push(Farewell::new(connection, now));
+        let io = self.io.iter_mut().filter_map(|io| match io.take() {
+            Some(Io::Making(queue, _) | Io::Open(queue)) => Some(queue.part(&mut self.slots).0),
+            _ => None,
+        });
+        let waiting = self.waiting.into_iter().map(|it| it.0.connection);
+        let others = io.chain(waiting).map(|mut connection| {
+            connection.forget();
+            connection
+        });
+        let all = std::iter::once(admin).chain(others);
+        self.leaving.extend(all.map(|it| Farewell::new(it, now)));
         self.leaving
     }
 
@@ -438,7 +439,7 @@ impl Association {
         if self.enabled && !cc.en() {
             // A controller that has failed may have given commands up.
             self.reset_at = (!self.failed).then_some(now);
-            self.reset();
+            self.reset(now);
         }
         self.enabled = cc.en();
         let shut = csts.shst() != ShutdownStatus::NORMAL_OPERATION;
@@ -464,12 +465,12 @@ impl Association {
     }
 
     /// The controller is reset: it forgets all commands, and I/O queues end.
-    fn reset(&mut self) {
+    fn reset(&mut self, now: Time) {
         self.own = None;
         self.admin.forget(&mut self.slots);
         for qid in 1..=self.config.queues {
             if matches!(self.io[place(qid)], Some(Io::Making(..) | Io::Open(_))) {
-                self.lose(qid, &End::Reset, Time(0));
+                self.lose(qid, &End::Reset, now);
             }
         }
     }
@@ -500,22 +501,18 @@ impl Association {
         let (mut connection, remains) = queue.part(&mut self.slots);
         self.io[place(qid)] = Some(Io::Ending(Box::new(remains), step));
         self.changes += 1;
-        if let End::Fault(fault) = end {
-            connection.terminate(*fault);
-            self.leave(Farewell::new(connection, now));
-        } else if let End::Authentication(_) = end {
-            // The failure is sent. What the socket did not take lies in memory that is another
-            // queue's soon.
-            connection.forget();
-            self.leave(Farewell::new(connection, now));
+        match end {
+            // There is no one at the other end.
+            End::Closed | End::Io(_) | End::Tls(_) => return,
+            End::Fault(fault) => connection.terminate(*fault),
+            // What the socket did not take lies in memory that is another queue's soon.
+            _ => connection.forget(),
         }
+        self.leave(Farewell::new(connection, now));
     }
 
     fn leave(&mut self, farewell: Farewell) {
-        self.changes += 1;
-        if self.leaving.len() < LEAVING_MAX {
-            self.leaving.push(farewell);
-        }
+        self.leaving.push(farewell);
     }
 
     /// Reads connections.

@@ -1,5 +1,6 @@
 //! Properties, enabling, resets, shutdown and the ends of associations and queues.
 
+use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
 use nvme_spec::{Sqe, Status};
 use nvme_tcp::Piece;
 use rustix::net::sockopt;
+use transport::nvme_tcp::End;
 use zerocopy::IntoBytes as _;
 
 use super::host::{Connect, Host, Manner, Peer, beside, in_capsule, pattern};
@@ -137,8 +139,11 @@ fn a_reset_ends_the_io_queues_and_a_new_life_begins() {
     rig.settle();
     assert_eq!(host.get(&mut rig, 0x1c), Ok(0));
     for mut io in host.io.drain(..) {
+        // What is sent now is received and dropped.
+        io.send(&[4; 100]);
         io.pump(&mut rig);
         assert!(io.closed);
+        io.send(&[4; 100]);
     }
     let association = rig.association.as_ref().unwrap();
     assert_eq!(association.queues(), 0);
@@ -286,6 +291,44 @@ fn a_shutdown_completes_and_the_association_ends_with_its_connection() {
     assert_eq!(rig.ends, ["closed"]);
     assert!(rig.association.is_none());
     assert!(rig.with_controller(|controller| controller.is_quiet()));
+}
+
+/// A reset would lose answers, and is a SIGPIPE for a program of a Linux host.
+#[test]
+fn the_end_of_an_association_is_an_end_of_file_and_what_comes_is_dropped() {
+    for closes in [true, false] {
+        let mut rig = Rig::new();
+        let mut host = Host::new(&mut rig, 2, Manner::default());
+        let read = host.blocks(NvmOpcode::READ, 0, 8);
+        host.io[0].send_capsule(&read, &[]);
+        rig.settle();
+        let mut peers: Vec<_> = host.io.drain(..).chain([host.admin]).collect();
+        for peer in &mut peers {
+            // A part of a PDU, which is not received before the end.
+            peer.send(&[4; 60]);
+        }
+        rig.end(&End::Removed);
+        rig.settle();
+        for peer in &mut peers {
+            let mut end = [0; 1 << 16];
+            while peer.stream.read(&mut end).expect("an end, and no reset") > 0 {}
+            for _ in 0..8 {
+                peer.send(&[4; 40_000]);
+                rig.settle();
+            }
+        }
+        assert_eq!(rig.others(), 3);
+        if closes {
+            peers.clear();
+        } else {
+            rig.advance(Duration::from_secs(2));
+        }
+        rig.turn();
+        assert_eq!(rig.others(), 0);
+        for mut peer in peers {
+            peer.stream.write_all(&[4]).unwrap_err();
+        }
+    }
 }
 
 #[test]

@@ -233,6 +233,7 @@ impl Rig {
             let poll = |controller: &mut Controller| association.poll(controller, now);
             let polled = self.bus.with_controller(poll);
             worked = polled.worked;
+            self.farewells.extend(association.take_leaving());
             if let Some(end) = polled.ended {
                 self.end(&end);
             }
@@ -313,7 +314,7 @@ impl Rig {
         }
     }
 
-    fn end(&mut self, end: &End) {
+    pub(super) fn end(&mut self, end: &End) {
         self.ends.push(end.name());
         let now = self.now();
         let association = self.association.take().unwrap();
