@@ -148,6 +148,9 @@ export interface Inspector {
   stuck_after_ns: number;
   admin?: CompletionQueue;
   queues: CompletionQueue[];
+  /** Up to 16 hosts over NVMe/TCP, of a controller whose doorbells are `none`. */
+  hosts?: { cntlid: number; nqn: string; admin?: CompletionQueue; queues: CompletionQueue[] }[];
+  hosts_left_out?: number;
 }
 
 export interface CompletionQueue {

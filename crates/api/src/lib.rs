@@ -37,7 +37,8 @@ pub use model_status::{
 pub use partition::Partition;
 pub use plan::{Held, Kind, PlannedStep, Reload, ReloadRequest, StepAction};
 pub use queues::{
-    CommandUnderWay, CompletionQueue, CompletionRing, DoorbellWords, QueuesReport, SubmissionQueue,
+    CommandUnderWay, CompletionQueue, CompletionRing, DoorbellWords, HostQueues, QueuesReport,
+    SubmissionQueue,
 };
 pub use refusal::{FieldProblem, Refusal, in_a_line, noun};
 pub use request::{

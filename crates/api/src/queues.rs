@@ -10,7 +10,8 @@ pub struct QueuesReport {
     /// Time of the report, on the server's clock, in nanoseconds.
     pub time_ns: u64,
     /// Doorbell delivery: `mapped` (the host writes into a polled page), `shadow` (the host writes
-    /// into its own buffers, Doorbell Buffer Config) or `trapped` (each write is a message).
+    /// into its own buffers, Doorbell Buffer Config), `trapped` (each write is a message) or `none`
+    /// (hosts over NVMe/TCP: their queues are in `hosts`).
     pub doorbells: String,
     /// Age from which a command counts as stuck, in nanoseconds.
     pub stuck_after_ns: u64,
@@ -19,13 +20,34 @@ pub struct QueuesReport {
     pub admin: Option<CompletionQueue>,
     /// I/O completion queues that the host created.
     pub queues: Vec<CompletionQueue>,
+    /// Hosts over NVMe/TCP, up to 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostQueues>,
+    /// Number of hosts not shown: `cntlid` selects one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hosts_left_out: u32,
 }
 
 impl QueuesReport {
-    /// All completion queues, the admin queue first.
-    pub fn all(&self) -> impl Iterator<Item = &CompletionQueue> {
-        self.admin.iter().chain(&self.queues)
+    /// Whether its hosts come over NVMe/TCP.
+    pub fn is_over_tcp(&self) -> bool {
+        self.doorbells == "none"
     }
+}
+
+/// Queues of a host over NVMe/TCP: rings in the server's memory, in which its commands lie when
+/// they and their data have arrived.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct HostQueues {
+    /// Controller identifier of the host's association.
+    pub cntlid: u16,
+    /// Host NQN.
+    pub nqn: String,
+    /// Admin queue, while the controller is enabled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin: Option<CompletionQueue>,
+    /// I/O queues that the host connected.
+    pub queues: Vec<CompletionQueue>,
 }
 
 /// Completion queue with the submission queues that complete into it. A queue that is moving

@@ -75,9 +75,17 @@ pub fn configuration(socket: &Address) -> anyhow::Result<Config> {
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
-/// The command latencies of a controller.
-pub fn latency(socket: &Address, controller: &str) -> anyhow::Result<LatencyReport> {
-    let path = format!("/v1/controllers/{}/latency", checked(controller)?);
+/// The command latencies of a controller, or of its host over NVMe/TCP with this controller
+/// identifier.
+pub fn latency(
+    socket: &Address,
+    controller: &str,
+    cntlid: Option<u16>,
+) -> anyhow::Result<LatencyReport> {
+    let mut path = format!("/v1/controllers/{}/latency", checked(controller)?);
+    if let Some(cntlid) = cntlid {
+        path += &format!("?cntlid={cntlid}");
+    }
     let body = request(socket, Method::GET, &path, None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
@@ -88,11 +96,15 @@ pub fn queues(
     controller: &str,
     commands: usize,
     stuck_after: Span,
+    cntlid: Option<u16>,
 ) -> anyhow::Result<QueuesReport> {
     let controller = checked(controller)?;
-    let path = format!(
+    let mut path = format!(
         "/v1/controllers/{controller}/queues?commands={commands}&stuck_after={stuck_after}"
     );
+    if let Some(cntlid) = cntlid {
+        path += &format!("&cntlid={cntlid}");
+    }
     let body = request(socket, Method::GET, &path, None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }

@@ -197,6 +197,71 @@ pub struct Counted {
     pub sample: u32,
     /// Number of timed commands that each completion queue keeps.
     pub records: usize,
+    /// Counts of the controllers of its hosts over a network; they are not in the fields above,
+    /// except in `health`, and those of hosts that have left in `past`.
+    pub hosts: Vec<HostCounted>,
+}
+
+impl Counted {
+    /// The counts of a host over a network alone.
+    #[must_use]
+    pub fn of_host(&self, cntlid: u16) -> Option<Counted> {
+        let host = self.hosts.iter().find(|host| host.cntlid == cntlid)?;
+        Some(Counted {
+            queues: host.queues.clone(),
+            past: host.past.clone(),
+            sample: self.sample,
+            records: self.records,
+            ..Counted::default()
+        })
+    }
+
+    /// The queues that exist, of its hosts over a network, too.
+    pub fn all_queues(&self) -> impl Iterator<Item = &QueueCounted> {
+        let of_hosts = self.hosts.iter().flat_map(|host| &host.queues);
+        self.queues.iter().chain(of_hosts)
+    }
+
+    /// The counts of queues that were deleted, of its hosts over a network, too.
+    pub fn all_past(&self) -> impl Iterator<Item = &Past> {
+        let of_hosts = self.hosts.iter().map(|host| &*host.past);
+        std::iter::once(&*self.past).chain(of_hosts)
+    }
+}
+
+/// Counts of the controller of a host over a network.
+#[derive(Clone, Debug)]
+pub struct HostCounted {
+    /// Its controller identifier.
+    pub cntlid: u16,
+    /// Counts of its existing I/O completion queues.
+    pub queues: Vec<QueueCounted>,
+    /// Counts of its deleted ones.
+    pub past: Arc<Past>,
+}
+
+impl Past {
+    /// Adds what a queue has counted; only its one writer calls this.
+    pub fn absorb_queue(&self, counters: &LaneCounters, watched: Option<&Watched>) {
+        self.statuses.absorb(&counters.statuses);
+        self.namespaces.absorb(&counters.namespaces);
+        if let Some(watched) = watched {
+            self.flight.absorb(&watched.flight);
+            self.records.absorb(&watched.records);
+        }
+    }
+
+    /// Adds what a controller has counted that is gone; only its one writer calls this.
+    pub fn absorb(&self, gone: &Counted) {
+        for queue in &gone.queues {
+            self.absorb_queue(&queue.counters, queue.watched.as_ref());
+        }
+        let past = &gone.past;
+        self.statuses.absorb(&past.statuses);
+        self.namespaces.absorb(&past.namespaces);
+        self.flight.absorb(&past.flight);
+        self.records.absorb(&past.records);
+    }
 }
 
 /// Counts of a completion queue, with every submission queue that completes into it.

@@ -78,18 +78,52 @@ impl Inspector {
     /// # Errors
     /// A reactor does not answer in time, or the controller was deleted.
     pub fn look(&self, commands: usize) -> Result<Inspection, InspectError> {
+        self.look_at(self.slot, commands, Instant::now() + self.bound)
+    }
+
+    /// Inspects the controllers of its hosts over NVMe/TCP whose identifiers are wanted, at most
+    /// this many; hosts that leave meanwhile are left out.
+    ///
+    /// # Errors
+    /// The reactor does not answer in time.
+    pub fn look_at_hosts(
+        &self,
+        commands: usize,
+        most: usize,
+        is_wanted: impl Fn(u16) -> bool,
+    ) -> Result<Vec<(u16, Inspection)>, InspectError> {
         let deadline = Instant::now() + self.bound;
-        let (home, slot) = (self.home, self.slot);
+        let message = |answer| Message::Associations(self.slot, answer);
+        let mut hosts = self.ask(self.home, deadline, message)?;
+        hosts.retain(|(cntlid, _)| is_wanted(*cntlid));
+        let mut all = Vec::new();
+        for (cntlid, slot) in hosts.into_iter().take(most) {
+            match self.look_at(slot, commands, deadline) {
+                Ok(inspection) => all.push((cntlid, inspection)),
+                Err(InspectError::Gone) => {}
+                Err(late) => return Err(late),
+            }
+        }
+        Ok(all)
+    }
+
+    fn look_at(
+        &self,
+        slot: ControllerSlot,
+        commands: usize,
+        deadline: Instant,
+    ) -> Result<Inspection, InspectError> {
+        let home = self.home;
         let message = |answer| Message::InspectController(slot, commands, answer);
         let controller = self.ask(home, deadline, message)?;
         let controller = controller.ok_or(InspectError::Gone)?;
-        let mut residences = self.residences(deadline)?;
+        let mut residences = self.residences(slot, deadline)?;
         let mut queues = Vec::new();
         for &cqid in &controller.queues {
             let mut view = None;
             for again in 0..TRIES {
                 if again > 0 {
-                    residences = self.residences(deadline)?;
+                    residences = self.residences(slot, deadline)?;
                 }
                 let Some((_, at)) = residences.iter().find(|(id, _)| *id == cqid) else {
                     break;
@@ -117,8 +151,12 @@ impl Inspector {
         })
     }
 
-    fn residences(&self, deadline: Instant) -> Result<Vec<(u16, EngineId)>, InspectError> {
-        let message = |answer| Message::Residences(self.slot, answer);
+    fn residences(
+        &self,
+        slot: ControllerSlot,
+        deadline: Instant,
+    ) -> Result<Vec<(u16, EngineId)>, InspectError> {
+        let message = |answer| Message::Residences(slot, answer);
         self.ask(self.home, deadline, message)
     }
 

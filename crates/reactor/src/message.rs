@@ -100,6 +100,8 @@ pub(crate) enum Message {
     Tenants(Vec<TenantNews>, Answer<()>),
     /// Report the controller's part of an inspection.
     InspectController(ControllerSlot, usize, Answer<Option<ControllerView>>),
+    /// Report the controllers of a controller's hosts over NVMe/TCP, with their identifiers.
+    Associations(ControllerSlot, Answer<Vec<(u16, ControllerSlot)>>),
     /// Report the state of a completion queue of that reactor's controller, if it lives here.
     InspectLane(
         EngineId,

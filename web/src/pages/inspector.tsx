@@ -22,7 +22,10 @@ export function Inspector({ name }: { name: string }) {
 function Rings({ name }: { name: string }) {
   const { value, error } = useAsked(() => api.queues(name), name, 500);
   if (value === null) return error === null ? <p>Looking…</p> : <Alert error={error} />;
-  const all = [...(value.admin === undefined ? [] : [value.admin]), ...value.queues];
+  const isOverTcp = value.doorbells === "none";
+  const owners = isOverTcp ? (value.hosts ?? []).map((host) => ({ ...host, of: `host ${host.cntlid.toString(16)}h` })) : [{ ...value, of: "" }];
+  const rings = owners.flatMap(({ of, admin, queues }) => [...(admin === undefined ? [] : [admin]), ...queues].map((queue) => ({ of, queue })));
+  const all = rings.map(({ queue }) => queue);
   const commands = all.flatMap((queue) => queue.submission_queues.flatMap((one) => one.commands));
   const stuck = commands.filter((one) => one.stuck).length;
   const leftOut = all.reduce((sum, queue) => sum + queue.submission_queues.reduce((n, one) => n + one.left_out, 0), 0);
@@ -30,8 +33,9 @@ function Rings({ name }: { name: string }) {
     <>
       <Alert error={error} />
       <p>
-        Doorbells are {value.doorbells}. {whole(commands.length + leftOut)} commands are in rings or in flight
+        {isOverTcp ? "Each host over NVMe/TCP has queues of its own." : `Doorbells are ${value.doorbells}.`} {whole(commands.length + leftOut)} commands are in rings or in flight
         {stuck > 0 ? <strong>, and {whole(stuck)} of them are stuck: older than {time(value.stuck_after_ns)}</strong> : ""}.
+        {(value.hosts_left_out ?? 0) > 0 && ` ${whole(value.hosts_left_out)} more hosts are not shown.`}
       </p>
       <Sideways label="Rings">
         <table class="rings" aria-label="Rings">
@@ -45,9 +49,9 @@ function Rings({ name }: { name: string }) {
             </tr>
           </thead>
           <tbody>
-            {all.flatMap((queue) => [
-              <Completion key={`c${queue.queue}`} queue={queue} />,
-              ...queue.submission_queues.map((one) => <Submission key={`s${one.queue}`} queue={one} reactor={queue.reactor} />),
+            {rings.flatMap(({ of, queue }) => [
+              <Completion key={`${of}c${queue.queue}`} queue={queue} of={of} />,
+              ...queue.submission_queues.map((one) => <Submission key={`${of}s${one.queue}`} queue={one} reactor={queue.reactor} of={of} />),
             ])}
           </tbody>
         </table>
@@ -57,8 +61,9 @@ function Rings({ name }: { name: string }) {
   );
 }
 
-function Completion({ queue }: { queue: CompletionQueue }) {
+function Completion({ queue, of }: { queue: CompletionQueue; of: string }) {
   const notes = [
+    of,
     queue.moving === true ? "is moved to another reactor" : "",
     queue.full === true ? "full until the host takes completions" : "",
     queue.vector === undefined ? "" : `vector ${queue.vector}`,
@@ -79,8 +84,8 @@ function Completion({ queue }: { queue: CompletionQueue }) {
   );
 }
 
-function Submission({ queue, reactor }: { queue: SubmissionQueue; reactor: number }) {
-  const notes = [queue.frozen === undefined ? "" : `frozen: ${queue.frozen}`, queue.priority === undefined ? "" : `priority ${queue.priority}`];
+function Submission({ queue, reactor, of }: { queue: SubmissionQueue; reactor: number; of: string }) {
+  const notes = [of, queue.frozen === undefined ? "" : `frozen: ${queue.frozen}`, queue.priority === undefined ? "" : `priority ${queue.priority}`];
   return (
     <tr class={queue.frozen === undefined ? "" : "bad"}>
       <th scope="row" class="text">
@@ -142,8 +147,8 @@ function Commands({ commands, leftOut }: { commands: QueuedCommand[]; leftOut: n
             </tr>
           </thead>
           <tbody>
-            {oldest.map((one) => (
-              <tr key={`${one.queue}/${one.cid}`} class={one.stuck ? "bad" : ""}>
+            {oldest.map((one, index) => (
+              <tr key={`${one.queue}/${one.cid}/${index}`} class={one.stuck ? "bad" : ""}>
                 <th scope="row" class="text">
                   {one.command}
                   {one.fua ? ", FUA" : ""}

@@ -1,10 +1,9 @@
 //! `nvmirage disconnect`: ends connections of hosts over NVMe/TCP.
 
-use anyhow::Context;
 use api::Disconnection;
 
 use super::live;
-use super::parse::Control;
+use super::parse::{self, Control};
 use crate::requests;
 
 const EXAMPLES: &str = "\
@@ -43,21 +42,12 @@ struct Which {
     host: Option<String>,
 
     /// Controller identifier of the association, decimal or hexadecimal (0x…)
-    #[arg(long, value_name = "ID", value_parser = cntlid)]
+    #[arg(long, value_name = "ID", value_parser = parse::cntlid)]
     cntlid: Option<u16>,
 
     /// All hosts of the controller
     #[arg(long)]
     all: bool,
-}
-
-/// A controller identifier.
-fn cntlid(text: &str) -> anyhow::Result<u16> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(digits) => u16::from_str_radix(digits, 16),
-        None => text.parse(),
-    };
-    parsed.context("write the identifier of `nvmirage hosts`, as 0x100")
 }
 
 impl Disconnect {

@@ -9,7 +9,7 @@ use terminal::table::{Align, Table};
 use terminal::units;
 
 use super::live;
-use super::parse::Control;
+use super::parse::{self, Control};
 use crate::requests;
 
 const EXAMPLES: &str = "\
@@ -20,6 +20,8 @@ Examples:
       Only the commands of the next ten seconds
   nvmirage latency vm1 --last 20
       Also the last 20 timed commands, with the time in each stage
+  nvmirage latency store --cntlid 0x100
+      One host over NVMe/TCP
   nvmirage latency vm1 --json | jq '.latency[0].buckets'
       The whole distribution";
 
@@ -43,6 +45,11 @@ pub struct LatencyCommand {
     #[arg(long = "for", value_name = "TIME", value_parser = window)]
     window: Option<Span>,
 
+    /// Only the commands of one host over NVMe/TCP since it connected, by its controller identifier
+    /// in `nvmirage hosts`; default: the sums of all hosts
+    #[arg(long, value_name = "ID", value_parser = parse::cntlid)]
+    cntlid: Option<u16>,
+
     #[command(flatten)]
     control: Control,
 
@@ -58,10 +65,11 @@ impl LatencyCommand {
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
         let server = self.control.to_read()?;
-        let mut report = requests::latency(&server, &self.controller)?;
+        let ask = || requests::latency(&server, &self.controller, self.cntlid);
+        let mut report = ask()?;
         if let Some(window) = self.window {
             thread::sleep(window.0);
-            report = since(requests::latency(&server, &self.controller)?, &report);
+            report = since(ask()?, &report);
         }
         if self.json {
             return terminal::print_json(&report);

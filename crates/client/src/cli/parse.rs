@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use api::config::Listen;
 use api::config::object::Shape;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -36,6 +37,15 @@ pub fn vfio_user(text: &str) -> Result<PathBuf, String> {
             "`{text}` is a control socket: write vfio-user:PATH"
         )),
     }
+}
+
+/// Controller identifier of a host over NVMe/TCP, decimal or hexadecimal.
+pub fn cntlid(text: &str) -> anyhow::Result<u16> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u16::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.context("write the identifier of `nvmirage hosts`, as 0x100")
 }
 
 /// Address of a controller: `vfio-user:PATH`, `fuse:FOLDER` or `nvme-tcp:ADDRESS:PORT`.

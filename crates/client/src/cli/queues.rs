@@ -9,7 +9,7 @@ use api::{CompletionQueue, QueuesReport, SubmissionQueue};
 use terminal::table::{Align, Table};
 use terminal::{hangup, units};
 
-use super::parse::Control;
+use super::parse::{self, Control};
 use super::{UsageError, live};
 use crate::requests;
 
@@ -32,7 +32,8 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 /// CQ is a completion queue and SQ a submission queue that completes into it; queue 0 is the admin
 /// queue. Head and tail are the values that the server has read; doorbell, shadow and EventIdx are
 /// the current values in memory, which the host may have changed. `waiting` commands are in the
-/// ring; commands in `flight` were fetched and have not completed.
+/// ring; commands in `flight` were fetched and have not completed. Each host over NVMe/TCP has
+/// queues of its own in the server's memory; a command is there when its data have arrived.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct QueuesCommand {
@@ -52,6 +53,11 @@ pub struct QueuesCommand {
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", require_equals = true)]
     watch: Option<Span>,
 
+    /// Only one host over NVMe/TCP, by its controller identifier in `nvmirage hosts`; default: up to
+    /// 16 hosts
+    #[arg(long, value_name = "ID", value_parser = parse::cntlid)]
+    cntlid: Option<u16>,
+
     #[command(flatten)]
     control: Control,
 
@@ -68,7 +74,8 @@ impl QueuesCommand {
     pub fn run(self) -> anyhow::Result<()> {
         let socket = self.control.to_read()?;
         let commands = self.commands.into();
-        let look = || requests::queues(&socket, &self.controller, commands, self.stuck_after);
+        let ask = (&*self.controller, commands, self.stuck_after, self.cntlid);
+        let look = || requests::queues(&socket, ask.0, ask.1, ask.2, ask.3);
         if self.json {
             return terminal::print_json(&look()?);
         }
@@ -98,12 +105,41 @@ const SHORTEST: Duration = Duration::from_millis(100);
 
 fn shown(report: &QueuesReport) -> String {
     let mut parts = Vec::new();
-    let made = match report.queues.len() {
+    if report.is_over_tcp() {
+        if report.hosts.is_empty() {
+            parts.push("no host over NVMe/TCP is connected\n".to_owned());
+        }
+        for host in &report.hosts {
+            let nqn = host.nqn.escape_debug();
+            let made = made(host.queues.len());
+            parts.push(format!("host {:#x} {nqn}: {made}\n", host.cntlid));
+            add(&mut parts, host.admin.iter().chain(&host.queues));
+        }
+        if report.hosts_left_out > 0 {
+            let count = report.hosts_left_out;
+            parts.push(format!(
+                "{count} more hosts: --cntlid shows one of `nvmirage hosts`\n"
+            ));
+        }
+    } else {
+        let made = made(report.queues.len());
+        parts.push(format!("doorbells are {}; {made}\n", report.doorbells));
+        add(&mut parts, report.admin.iter().chain(&report.queues));
+    }
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n")
+}
+
+fn made(queues: usize) -> String {
+    match queues {
         0 => "its host has created no I/O queues".to_owned(),
         1 => "1 I/O completion queue".to_owned(),
         count => format!("{count} I/O completion queues"),
-    };
-    parts.push(format!("doorbells are {}; {made}\n", report.doorbells));
+    }
+}
+
+/// Adds the queues of a host, and their commands.
+fn add<'a>(parts: &mut Vec<String>, all: impl Iterator<Item = &'a CompletionQueue> + Clone) {
     let mut queues = Table::new(&[
         ("queue", Align::Left),
         ("on", Align::Right),
@@ -119,7 +155,7 @@ fn shown(report: &QueuesReport) -> String {
         ("state", Align::Left),
     ]);
     let mut notes = String::new();
-    for cq in report.all() {
+    for cq in all.clone() {
         queues.row(completion(cq, &mut notes));
         for sq in &cq.submission_queues {
             queues.row(submission(sq, &mut notes));
@@ -129,9 +165,7 @@ fn shown(report: &QueuesReport) -> String {
         parts.push(queues.to_string());
     }
     parts.push(notes);
-    parts.push(commands(report));
-    parts.retain(|part| !part.is_empty());
-    parts.join("\n")
+    parts.push(commands(all));
 }
 
 fn completion(cq: &CompletionQueue, notes: &mut String) -> Vec<String> {
@@ -196,7 +230,7 @@ fn submission(sq: &SubmissionQueue, notes: &mut String) -> Vec<String> {
     ]
 }
 
-fn commands(report: &QueuesReport) -> String {
+fn commands<'a>(all: impl Iterator<Item = &'a CompletionQueue>) -> String {
     let mut table = Table::new(&[
         ("queue", Align::Left),
         ("cid", Align::Right),
@@ -210,8 +244,7 @@ fn commands(report: &QueuesReport) -> String {
         ("", Align::Left),
     ]);
     let mut more = String::new();
-    let all = report.all().flat_map(|cq| &cq.submission_queues);
-    for sq in all {
+    for sq in all.flat_map(|cq| &cq.submission_queues) {
         for one in &sq.commands {
             let age = one.age_ns.map(|ns| units::nanoseconds(ns as f64));
             table.row(vec![

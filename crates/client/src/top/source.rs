@@ -85,7 +85,7 @@ pub(super) fn look(
 ) -> anyhow::Result<(Sample, Option<Inspected>)> {
     let stats = requests::stats(socket)?;
     let inspected = controller.and_then(|name| {
-        let report = requests::queues(socket, name, COMMANDS, STUCK_AFTER).ok()?;
+        let report = requests::queues(socket, name, COMMANDS, STUCK_AFTER, None).ok()?;
         Some(Inspected::new(name, &report))
     });
     Ok((stats.into(), inspected))
@@ -162,7 +162,8 @@ impl Inspected {
         let mut rings = Vec::new();
         let mut commands = Vec::new();
         let mut left_out = 0;
-        for cq in &report.queues {
+        let of_hosts = report.hosts.iter().flat_map(|host| &host.queues);
+        for cq in report.queues.iter().chain(of_hosts) {
             rings.push(completion(cq));
             for sq in &cq.submission_queues {
                 let state = match sq {
@@ -195,6 +196,7 @@ impl Inspected {
         Inspected {
             controller: controller.to_owned(),
             doorbells: report.doorbells.clone(),
+            is_over_tcp: report.is_over_tcp(),
             rings,
             commands,
             left_out,

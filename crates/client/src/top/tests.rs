@@ -121,6 +121,7 @@ fn inspected() -> Inspected {
     Inspected {
         controller: "vm1".into(),
         doorbells: "shadow".into(),
+        is_over_tcp: false,
         rings: vec![
             Ring {
                 phase: Some(true),

@@ -66,12 +66,7 @@ impl Controller {
     /// Keeps the counts of a deleted completion queue.
     pub(crate) fn keep_flight(&mut self, cq: &IoCq) {
         let past = &self.flights.past;
-        past.statuses.absorb(&cq.counters.statuses);
-        past.namespaces.absorb(&cq.counters.namespaces);
-        if let Some(watched) = &cq.watched {
-            past.flight.absorb(&watched.flight);
-            past.records.absorb(&watched.records);
-        }
+        past.absorb_queue(&cq.counters, cq.watched.as_ref());
     }
 
     /// Its counts, for monitoring.
@@ -103,6 +98,7 @@ impl Controller {
             past: self.flights.past.clone(),
             sample: self.flights.spec.as_ref().map_or(0, |spec| spec.every),
             records: self.flights.spec.as_ref().map_or(0, |spec| spec.records),
+            hosts: Vec::new(),
         }
     }
 }

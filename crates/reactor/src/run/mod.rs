@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::Controller;
-use controller::counters::{Counted, ReactorCounters};
+use controller::counters::{Counted, HostCounted, ReactorCounters};
 use controller::inspect::Look;
 use engine::{ControllerSlot, Engine, EngineId, Idle, Mode, MoveError};
 use machine::clock::Clock;
@@ -430,13 +430,13 @@ impl Reactor {
             && let Some(controller) = self.engine.controller_mut(slot)
             && controller.is_quiet()
         {
-            let moved = controller.counted().health;
+            let counted = controller.counted();
             self.engine.remove_controller(slot);
             if let Some(hosted) = self.hosted[index].take() {
                 let target = hosted.target();
                 hosted.finish();
                 if let Some(target) = target {
-                    self.dissociated(slot, target, &moved);
+                    self.dissociated(slot, target, &counted);
                 }
             }
         }
@@ -532,6 +532,7 @@ impl Reactor {
                 let look = self.look(commands);
                 reply(&answer, self.engine.inspect_controller(slot, look));
             }
+            Message::Associations(slot, answer) => reply(&answer, self.associations_of(slot)),
             Message::InspectLane(home, slot, cqid, commands, answer) => {
                 let look = self.look(commands);
                 reply(&answer, self.engine.inspect_lane(home, slot, cqid, look));
@@ -572,24 +573,34 @@ impl Reactor {
 
     /// The counters of every controller.
     fn counts(&mut self) -> Vec<(ControllerSlot, Counted)> {
-        let (mut all, mut moved) = (Vec::new(), Vec::new());
+        let (mut all, mut hosts) = (Vec::new(), Vec::new());
         for hosted in self.hosted.iter_mut().flatten() {
             let slot = hosted.slot();
             let Some(controller) = self.engine.controller_mut(slot) else {
                 continue;
             };
-            let counted = controller.counted();
-            if let Some(target) = hosted.target() {
-                moved.push((target, counted.health));
-            } else if let Some(target) = hosted.target_mut() {
-                moved.push((slot, target.counts().moved));
+            let mut counted = controller.counted();
+            if let Some(attached) = hosted.association_mut() {
+                hosts.push((attached.target(), attached.cntlid(), counted));
+                continue;
+            }
+            if let Some(target) = hosted.target_mut() {
+                counted.health.add_moved(&target.counts().moved);
+                counted.past = target.past().clone();
             }
             all.push((slot, counted));
         }
-        // Hosts over a network move data of the controller that is configured for them.
-        for (slot, counted) in &mut all {
-            let its = moved.iter().filter(|(target, _)| target == slot);
-            its.for_each(|(_, health)| counted.health.add_moved(health));
+        // Hosts over a network use the controller that is configured for them.
+        for (slot, cntlid, host) in hosts {
+            let Some((_, counted)) = all.iter_mut().find(|(target, _)| *target == slot) else {
+                continue;
+            };
+            counted.health.add_moved(&host.health);
+            counted.hosts.push(HostCounted {
+                cntlid,
+                queues: host.queues,
+                past: host.past,
+            });
         }
         all
     }

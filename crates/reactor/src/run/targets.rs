@@ -6,9 +6,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use controller::ControllerConfig;
 use controller::config::{DoorbellMode, Fabrics, Interface};
+use controller::counters::Counted;
 use engine::ControllerSlot;
 use port::time::Time;
-use subsystem::HealthRecord;
 use transport::nvme_tcp::{
     Access, Arrival, Association, DiscoveryLog, End, Farewell, Proof, Refusal, Tls,
 };
@@ -309,6 +309,20 @@ impl Reactor {
         ended
     }
 
+    /// The controllers of a target's hosts, with their identifiers.
+    pub(super) fn associations_of(&mut self, slot: ControllerSlot) -> Vec<(u16, ControllerSlot)> {
+        let slots = self.target_mut(slot.0).map(|t| t.associations().to_vec());
+        let mut all = Vec::new();
+        for slot in slots.unwrap_or_default() {
+            let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
+            let attached = hosted.and_then(Hosted::association_mut);
+            if let Some(attached) = attached.filter(|attached| !attached.has_ended()) {
+                all.push((attached.cntlid(), slot));
+            }
+        }
+        all
+    }
+
     /// What the hosts of each target have done.
     pub(super) fn network_counts(&mut self) -> Vec<(ControllerSlot, NetworkCounts)> {
         let mut all = Vec::new();
@@ -334,12 +348,12 @@ impl Reactor {
         &mut self,
         slot: ControllerSlot,
         target: ControllerSlot,
-        moved: &HealthRecord,
+        counted: &Counted,
     ) {
         self.associations.retain(|index| *index != slot.0);
         self.engine.assign_controller(self.id, slot, None);
         if let Some(target) = self.target_mut(target.0) {
-            target.dissociated(slot, moved);
+            target.dissociated(slot, counted);
         }
         self.note_transition(target.0);
     }

@@ -1,5 +1,5 @@
 //! Latencies of a controller's timed commands ([`controller::flight`]), over all of its queues,
-//! existing and deleted.
+//! existing and deleted, and those of its hosts over a network.
 
 use std::collections::BTreeMap;
 
@@ -41,14 +41,16 @@ fn watched_command(record: &FlightRecord) -> WatchedCommand {
 
 /// The latency report of a controller.
 pub(crate) fn report(counted: &Counted) -> LatencyReport {
-    let watched = counted.queues.iter().filter_map(|q| q.watched.as_ref());
+    let watched = counted.all_queues().filter_map(|q| q.watched.as_ref());
     let there = watched.map(|watched| &*watched.records);
-    let all = there.chain([&counted.past.records]);
-    let mut records: Vec<_> = all
-        .flat_map(|records| records.last(counted.records))
-        .collect();
-    records.sort_by_key(|record| record.begun);
-    let last = &records[records.len().saturating_sub(counted.records)..];
+    let all = there.chain(counted.all_past().map(|past| &past.records));
+    let mut last = Vec::new();
+    for records in all {
+        last.extend(records.last(counted.records));
+        // Many hosts have many queues.
+        last.sort_by_key(|record| record.begun);
+        last.drain(..last.len().saturating_sub(counted.records));
+    }
     LatencyReport {
         sample: counted.sample,
         latency: latencies(counted),
@@ -59,9 +61,9 @@ pub(crate) fn report(counted: &Counted) -> LatencyReport {
 }
 
 fn flights(counted: &Counted) -> impl Iterator<Item = &LaneFlight> {
-    let watched = counted.queues.iter().filter_map(|q| q.watched.as_ref());
+    let watched = counted.all_queues().filter_map(|q| q.watched.as_ref());
     let there = watched.map(|watched| &*watched.flight);
-    there.chain([&counted.past.flight])
+    there.chain(counted.all_past().map(|past| &past.flight))
 }
 
 /// Latencies by operation.
@@ -133,8 +135,8 @@ pub(crate) fn totals(counted: &Counted, nsid: u32) -> Option<NamespaceTotals> {
         return None;
     }
     let mut sums = NamespaceTotals::default();
-    let there = counted.queues.iter().map(|q| &q.counters.namespaces);
-    for counts in there.chain([&counted.past.namespaces]) {
+    let there = counted.all_queues().map(|q| &q.counters.namespaces);
+    for counts in there.chain(counted.all_past().map(|past| &past.namespaces)) {
         let its = counts.of(nsid);
         sums.commands[0] += its.reads.get();
         sums.commands[1] += its.writes.get();
@@ -147,9 +149,10 @@ pub(crate) fn totals(counted: &Counted, nsid: u32) -> Option<NamespaceTotals> {
 
 /// Errors by status, the most frequent first.
 pub(crate) fn errors(counted: &Counted) -> Vec<StatusErrors> {
-    let there = counted.queues.iter().map(|q| &q.counters.statuses);
+    let there = counted.all_queues().map(|q| &q.counters.statuses);
     let mut by_status = BTreeMap::<String, u64>::new();
-    let all: Vec<&StatusCounts> = there.chain([&counted.past.statuses]).collect();
+    let past = counted.all_past().map(|past| &past.statuses);
+    let all: Vec<&StatusCounts> = there.chain(past).collect();
     for (status, count) in all.iter().flat_map(|counts| counts.counts()) {
         let name = status.map_or("more".to_owned(), |status| status.to_string());
         *by_status.entry(name).or_default() += count;

@@ -1,12 +1,15 @@
 //! Queues of a controller as JSON: the response of `GET /v1/controllers/{name}/queues`.
 
 use api::{
-    CommandUnderWay, CompletionQueue, CompletionRing, DoorbellWords, QueuesReport, SubmissionQueue,
+    CommandUnderWay, CompletionQueue, CompletionRing, DoorbellWords, HostQueues, QueuesReport,
+    SubmissionQueue,
 };
 use controller::inspect::{CommandView, CompletionView, SubmissionView};
 use controller::queue::BadDoorbell;
 use nvme_spec::command::QueuePriority;
 use reactor::inspect::{Found, Inspection};
+
+use crate::supervisor::Inspected;
 
 /// Why a submission queue is frozen.
 fn frozen_sq(bad: BadDoorbell, entries: u32) -> String {
@@ -42,7 +45,37 @@ fn priority(priority: QueuePriority) -> &'static str {
 }
 
 /// Report of an inspection at `time_ns`.
-pub(crate) fn report(inspection: &Inspection, time_ns: u64, stuck_after_ns: u64) -> QueuesReport {
+pub(crate) fn report(inspected: &Inspected, time_ns: u64, stuck_after_ns: u64) -> QueuesReport {
+    let (admin, queues) = queues_of(&inspected.own, stuck_after_ns);
+    let hosts = inspected.hosts.iter().map(|(host, inspection)| {
+        let (admin, queues) = queues_of(inspection, stuck_after_ns);
+        HostQueues {
+            cntlid: host.cntlid,
+            nqn: host.nqn.clone(),
+            admin,
+            queues,
+        }
+    });
+    let doorbells = if inspected.is_over_tcp {
+        "none"
+    } else {
+        inspected.own.controller.doorbells.word()
+    };
+    QueuesReport {
+        time_ns,
+        doorbells: doorbells.to_owned(),
+        stuck_after_ns,
+        admin,
+        queues,
+        hosts: hosts.collect(),
+        hosts_left_out: u32::try_from(inspected.left_out).unwrap_or(u32::MAX),
+    }
+}
+
+fn queues_of(
+    inspection: &Inspection,
+    stuck_after_ns: u64,
+) -> (Option<CompletionQueue>, Vec<CompletionQueue>) {
     let Inspection {
         controller,
         home,
@@ -65,13 +98,7 @@ pub(crate) fn report(inspection: &Inspection, time_ns: u64, stuck_after_ns: u64)
         reactor: *home,
         view: Some(view),
     });
-    QueuesReport {
-        time_ns,
-        doorbells: controller.doorbells.word().to_owned(),
-        stuck_after_ns,
-        admin: admin.as_ref().map(show),
-        queues: queues.iter().map(show).collect(),
-    }
+    (admin.as_ref().map(show), queues.iter().map(show).collect())
 }
 
 fn completion_queue(found: &Found, stuck_after_ns: u64) -> CompletionQueue {

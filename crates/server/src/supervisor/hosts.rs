@@ -107,11 +107,7 @@ impl State {
             )));
         }
         let mut hosts = associations(&served.presence);
-        let absent = |host: String| {
-            Refusal::conflict(format!(
-                "controller {controller} has no host with {host}: `nvmirage hosts` lists them"
-            ))
-        };
+        let absent = |host: String| absent(controller, &host);
         match (&wanted.nqn, wanted.cntlid, wanted.all) {
             (Some(nqn), None, false) => {
                 hosts.retain(|host| host.nqn == *nqn);
@@ -146,6 +142,13 @@ impl State {
             _ => Ok(()),
         }
     }
+}
+
+/// No host over NVMe/TCP of a controller has this.
+pub(crate) fn absent(controller: &str, what: &str) -> Refusal {
+    Refusal::conflict(format!(
+        "controller {controller} has no host with {what}: `nvmirage hosts` lists them"
+    ))
 }
 
 fn refuse(hosts: &[AttachedHost]) -> Result<(), Refusal> {

@@ -50,9 +50,11 @@ use tokio::sync::Notify;
 use transport::nvme_tcp::{DiscoveryLog, GeneratedKeys, Handshakes, Listed, Powers};
 
 pub use self::channels::check_tls;
+pub(crate) use self::hosts::absent;
 pub use self::media::spec_of;
 use self::mounts::Mounted;
 use self::places::Resting;
+pub(crate) use self::queues::Inspected;
 pub use self::reload::Source;
 use self::subsystems::Live;
 use self::timing::TimingState;

@@ -1,24 +1,73 @@
 //! Queues of a controller, for the control API.
 
-use api::Refusal;
+use api::{AssociationStatus, Refusal};
 use reactor::inspect::{InspectError, Inspection, Inspector};
 
 use super::Supervisor;
+use super::hosts::absent;
+use super::inventory::associations;
+
+/// Hosts over NVMe/TCP in one report.
+const HOSTS_MAX: usize = 16;
+
+/// State of a controller's queues.
+#[derive(Debug)]
+pub(crate) struct Inspected {
+    /// Its own queues.
+    pub(crate) own: Inspection,
+    /// Whether its hosts come over NVMe/TCP: they have queues of their own.
+    pub(crate) is_over_tcp: bool,
+    /// Those hosts.
+    pub(crate) hosts: Vec<(AssociationStatus, Inspection)>,
+    /// Number of hosts that are not among them.
+    pub(crate) left_out: usize,
+}
 
 impl Supervisor {
     /// The current state of a controller's queues, with at most `commands` commands of each
-    /// submission queue. The supervisor is not locked meanwhile.
-    pub(crate) fn inspect(&self, name: &str, commands: usize) -> Result<Inspection, Refusal> {
+    /// submission queue; with a controller identifier, those of that host over NVMe/TCP. The
+    /// supervisor is not locked meanwhile.
+    pub(crate) fn inspect(
+        &self,
+        name: &str,
+        commands: usize,
+        cntlid: Option<u16>,
+    ) -> Result<Inspected, Refusal> {
         let not_found = || Refusal::not_found("controller", name);
-        let inspector = {
+        let (inspector, is_over_tcp, mut known) = {
             let state = self.lock();
             let served = state.controllers.iter().find(|c| c.name == name);
             let served = served.ok_or_else(not_found)?;
-            Inspector::new(&state.reactors, served.reactor, served.slot)
+            let inspector = Inspector::new(&state.reactors, served.reactor, served.slot);
+            let known = associations(&served.presence);
+            (inspector, served.listed.is_some(), known)
         };
-        inspector.look(commands).map_err(|error| match error {
+        let refused = |error: InspectError| match error {
             InspectError::Gone => not_found(),
             InspectError::NoAnswer(_) => Refusal::no_answer(error.to_string()),
+        };
+        known.retain(|host| cntlid.is_none_or(|cntlid| host.cntlid == cntlid));
+        if let Some(cntlid) = cntlid
+            && known.is_empty()
+        {
+            return Err(absent(name, &format!("the identifier {cntlid:#x}")));
+        }
+        let own = inspector.look(commands).map_err(refused)?;
+        let mut hosts = Vec::new();
+        if is_over_tcp {
+            let is_known = |cntlid| known.iter().any(|host| host.cntlid == cntlid);
+            let found = inspector.look_at_hosts(commands, HOSTS_MAX, is_known);
+            for (cntlid, inspection) in found.map_err(refused)? {
+                if let Some(host) = known.iter().find(|host| host.cntlid == cntlid) {
+                    hosts.push((host.clone(), inspection));
+                }
+            }
+        }
+        Ok(Inspected {
+            own,
+            is_over_tcp,
+            left_out: known.len().saturating_sub(HOSTS_MAX),
+            hosts,
         })
     }
 }

@@ -43,6 +43,7 @@ fn head(controller: &ControllerRates, inspected: Option<&Inspected>, page: &mut 
     let host = match (controller.attached, inspected) {
         (false, _) => "no host".to_owned(),
         (true, None) => "host attached".to_owned(),
+        (true, Some(inspected)) if inspected.is_over_tcp => "hosts over NVMe/TCP".to_owned(),
         (true, Some(inspected)) => format!(
             "host attached, doorbells {}, {} exits/s",
             inspected.doorbells,
@@ -168,7 +169,12 @@ fn queues(
         rows.extend(behind.map(|sq| queue_row(sq.name.clone(), None, Some(sq), page)));
     }
     if rows.is_empty() {
-        page.text("its host has created no I/O queues", Style::new());
+        let text = if inspected.is_some_and(|inspected| inspected.is_over_tcp) {
+            format!("queues of its hosts: nvmirage queues {}", controller.name)
+        } else {
+            "its host has created no I/O queues".to_owned()
+        };
+        page.text(text, Style::new());
         return;
     }
     let lines = lines.min(rows.len() as u16 + 1);

@@ -3,6 +3,7 @@
 mod concat;
 mod crowds;
 mod discovered;
+mod observed;
 mod operators;
 mod paths;
 mod raw;

@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::ControllerConfig;
+use controller::counters::{Counted, Past};
 use engine::tenants::TenantId;
 use engine::{ControllerSlot, SubsystemSlot};
 use nvme_spec::fabrics::CNTLID_MAX;
 use port::time::Time;
-use subsystem::HealthRecord;
 use transport::nvme_tcp::{
     Access, Arrival, DiscoveryLog, DiscoverySession, End, Farewell, Greeted, Greeting, Newcomer,
     Next, Progress, TargetConfig, Tls,
@@ -126,6 +126,8 @@ pub(crate) struct Target {
     places: Places,
     /// Of associations that have ended, and of connections that became none.
     counts: NetworkCounts,
+    /// What the queues of hosts have counted that have left.
+    past: Arc<Past>,
     presence: Arc<Presence>,
     is_watched: bool,
     /// Time of the next accept, after a failure.
@@ -169,6 +171,7 @@ impl Target {
             discovered: 0,
             places: Places::new(hosts),
             counts: NetworkCounts::default(),
+            past: Arc::default(),
             presence,
             is_watched: false,
             accepts_at: None,
@@ -538,6 +541,11 @@ impl Target {
         &self.counts
     }
 
+    /// What the queues of hosts have counted that have left.
+    pub(crate) fn past(&self) -> &Arc<Past> {
+        &self.past
+    }
+
     pub(crate) fn counts_mut(&mut self) -> &mut NetworkCounts {
         &mut self.counts
     }
@@ -556,8 +564,9 @@ impl Target {
     }
 
     /// A host has left, and its controller is gone.
-    pub(crate) fn dissociated(&mut self, slot: ControllerSlot, moved: &HealthRecord) {
-        self.counts.moved.add_moved(moved);
+    pub(crate) fn dissociated(&mut self, slot: ControllerSlot, counted: &Counted) {
+        self.counts.moved.add_moved(&counted.health);
+        self.past.absorb(counted);
         self.places.remove(slot);
     }
 

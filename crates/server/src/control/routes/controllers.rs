@@ -21,7 +21,7 @@ use super::item::{self, Done, Item, Shown};
 use super::{Routes, Shared, blocking, body};
 use crate::control::Refused;
 use crate::observe::{latency_report, queues_report};
-use crate::supervisor::Supervisor;
+use crate::supervisor::{Supervisor, absent};
 
 pub(super) fn routes() -> Routes {
     Routes::new()
@@ -158,18 +158,35 @@ async fn move_queues(
     item::change::<ControllerStatus>(desk, name, headers, work).await
 }
 
-/// Command latencies of a controller, by stage
-#[utoipa::path(get, path = "/v1/controllers/{name}/latency", tag = "controllers", responses((status = 200, body = LatencyReport)))]
+/// Query of the latencies.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Timed {
+    cntlid: Option<u16>,
+}
+
+/// Command latencies of a controller, by stage; of hosts over NVMe/TCP their sums
+#[utoipa::path(get, path = "/v1/controllers/{name}/latency", tag = "controllers",
+    params(("cntlid" = Option<u16>, Query, description = "Controller identifier of a host over NVMe/TCP: only its commands since it connected")),
+    responses((status = 200, body = LatencyReport)))]
 async fn latency(
     State(desk): Shared,
     Path(name): Path<String>,
+    timed: Result<Query<Timed>, QueryRejection>,
 ) -> Result<Json<LatencyReport>, Refused> {
+    let timed = timed.map_err(|error| Refusal::invalid(format!("{error}: write ?cntlid=256")))?;
+    let Query(Timed { cntlid }) = timed;
     let report = move |s: &Supervisor| {
         let snapshot = s.snapshot()?;
         let mut controllers = snapshot.controllers.iter();
         let found = controllers.find(|one| one.status.config.name == name);
         let found = found.ok_or_else(|| Refusal::not_found("controller", &name))?;
-        Ok(latency_report(&found.counted))
+        let Some(cntlid) = cntlid else {
+            return Ok(latency_report(&found.counted));
+        };
+        let host = found.counted.of_host(cntlid);
+        let host = host.ok_or_else(|| absent(&name, &format!("the identifier {cntlid:#x}")))?;
+        Ok(latency_report(&host))
     };
     blocking(desk, report).await.map(Json)
 }
@@ -186,12 +203,14 @@ const STUCK_AFTER: Span = Span(Duration::from_secs(1));
 struct Look {
     commands: Option<usize>,
     stuck_after: Option<Span>,
+    cntlid: Option<u16>,
 }
 
 /// Queues of a controller with the commands in flight
 #[utoipa::path(get, path = "/v1/controllers/{name}/queues", tag = "controllers",
     params(("commands" = Option<usize>, Query, description = "Number of commands to show per submission queue, oldest first: up to 1024, and up to 2048 per completion queue. Default: 64"),
-        ("stuck_after" = Option<String>, Query, description = "Age from which a command counts as stuck, as in 500ms or 2s. Default: 1s")),
+        ("stuck_after" = Option<String>, Query, description = "Age from which a command counts as stuck, as in 500ms or 2s. Default: 1s"),
+        ("cntlid" = Option<u16>, Query, description = "Controller identifier of a host over NVMe/TCP: only its queues. Default: those of up to 16 hosts")),
     responses((status = 200, body = QueuesReport)))]
 async fn queues(
     State(desk): Shared,
@@ -203,6 +222,7 @@ async fn queues(
     let Query(Look {
         commands,
         stuck_after,
+        cntlid,
     }) = look;
     let commands = commands.unwrap_or(COMMANDS);
     if commands > COMMANDS_MAX {
@@ -212,7 +232,7 @@ async fn queues(
     let stuck_after = stuck_after.unwrap_or(STUCK_AFTER).0;
     let stuck_after = u64::try_from(stuck_after.as_nanos()).unwrap_or(u64::MAX);
     let report = move |s: &Supervisor| {
-        let found = s.inspect(&name, commands)?;
+        let found = s.inspect(&name, commands, cntlid)?;
         let now = Clock::of_process().now();
         Ok(queues_report(&found, now.0, stuck_after))
     };
