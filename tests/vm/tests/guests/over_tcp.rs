@@ -32,6 +32,8 @@ listen = "vfio-user:DIR/vm.sock"
 
 /// How often a server is killed, or its worker.
 const DEATHS: u32 = 4;
+/// How often a host is disconnected.
+const DISCONNECTS: u32 = 12;
 
 /// The configuration with these controllers over NVMe/TCP, and the lines that name their ports.
 fn over_tcp(toml: &str, controllers: &[&str]) -> (String, String) {
@@ -98,6 +100,21 @@ fn a_host_loses_nothing_by_a_server_that_is_killed_and_started_again() {
         // Longer than the host waits before it tries to connect.
         thread::sleep(Duration::from_secs(3));
         served = stopped.start_again();
+        goes_on(&mut guest);
+    }
+    tell(&mut guest, "enough");
+    finish(guest);
+    served.stop();
+}
+
+/// A program with I/O in flight gets no SIGPIPE, whose connections the server ends.
+#[test]
+fn a_host_that_is_disconnected_again_and_again_notices_a_pause() {
+    let (toml, connect) = over_tcp(FILE, &["vm"]);
+    let served = Served::start(&toml);
+    let mut guest = loaded(&format!("{connect}\nENDS=ordered"));
+    for _ in 0..DISCONNECTS {
+        served.steer(&["disconnect", "vm", "--all"]);
         goes_on(&mut guest);
     }
     tell(&mut guest, "enough");

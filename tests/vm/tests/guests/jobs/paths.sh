@@ -37,7 +37,6 @@ one_head() {
 
 # load: fio until /tmp/stop is there.
 load() {
-    ignore_broken_pipes
     until [ -e /tmp/stop ]; do
         verified --filename=/dev/head --rw=randwrite \
             --name=small --bs=4k --iodepth=16 --size=4m \

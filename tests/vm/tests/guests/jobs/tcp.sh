@@ -33,9 +33,9 @@ connect() {
     appears "/dev/$NAME"
 }
 
-# ignore_broken_pipes: in a load during which the server closes connections. The kernel sends commands in the context of the program
-# that submits them, without MSG_NOSIGNAL: on a closed connection that program gets SIGPIPE, though its command succeeds on the next
-# one (seen with Linux 6.12 and 7.3). fio's job dies of the signal, and its parent then of a double free (3.39).
+# ignore_broken_pipes: in a load during which the server dies. The kernel sends commands in the context of the program that submits
+# them, without MSG_NOSIGNAL: on a connection that was reset that program gets SIGPIPE, though its command succeeds on the next one
+# (seen with Linux 6.12 and 7.3). fio's job dies of the signal, and its parent then of a double free (3.39).
 ignore_broken_pipes() {
     trap '' PIPE
 }
