@@ -90,6 +90,13 @@ impl Nvm {
     }
 }
 
+impl Nvm {
+    /// See [`Model::release_early`](crate::Model::release_early).
+    pub(crate) fn release_early(&mut self, ns: u64) {
+        self.pending.set_early(ns);
+    }
+}
+
 impl Timing for Nvm {
     fn submit(&mut self, now: u64, id: u64, op: &Op<'_>) -> Admission {
         let now = self.pending.at(now);

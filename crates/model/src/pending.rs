@@ -11,6 +11,8 @@ use crate::moving::{Moving, Slot};
 pub(crate) struct Pending {
     now: u64,
     submitted: u64,
+    /// How long before their time completions with fixed times come out.
+    early: u64,
     due: BinaryHeap<Reverse<(u64, u64, u64)>>,
     /// Completions whose times may still become later.
     moving: Moving<u64>,
@@ -39,6 +41,12 @@ impl Pending {
     pub(crate) fn at(&mut self, now: u64) -> u64 {
         self.now = self.now.max(now);
         self.now
+    }
+
+    /// Has completions with fixed times come out so long before their time. No other time of the
+    /// model changes.
+    pub(crate) fn set_early(&mut self, ns: u64) {
+        self.early = ns;
     }
 
     /// The next position in the order of submission.
@@ -71,22 +79,24 @@ impl Pending {
         self.moving.postpone(slot, at);
     }
 
-    /// Time of the next completion.
+    /// When the next completion comes out.
     pub(crate) fn next(&self) -> Option<u64> {
-        let due = self.due.peek().map(|Reverse((at, ..))| *at);
+        let due = self.due.peek();
+        let due = due.map(|Reverse((at, ..))| at.saturating_sub(self.early));
         match self.moving.next() {
             None => due,
             Some((moving, _)) => Some(due.map_or(moving, |due| due.min(moving))),
         }
     }
 
-    /// Appends completions at `now` or before.
+    /// Appends completions at `now` or before, and those that come out early.
     pub(crate) fn reap(&mut self, now: u64, done: &mut Vec<Due>) {
         while let Some(moving) = self.moving.next().filter(|&(at, _)| at <= now) {
             self.reap_before(moving, done);
             done.extend(self.moving.pop(now).map(|(at, id)| Due { at, id }));
         }
-        self.reap_before((now, u64::MAX), done);
+        let end = now.saturating_add(self.early);
+        self.reap_before((end, u64::MAX), done);
     }
 
     /// Appends completions with fixed times, up to a time and a position.
@@ -123,5 +133,28 @@ mod tests {
         );
         assert_eq!(pending.next(), Some(11));
         assert_eq!((pending.at(7), pending.at(3)), (7, 7));
+    }
+
+    #[test]
+    fn completions_come_out_early_unless_their_times_may_change() {
+        let mut pending = Pending::default();
+        pending.set_early(4);
+        let slot = Some(pending.reserve());
+        pending.push_at(At { at: 10, slot }, 1);
+        for (at, id) in [(10, 2), (3, 3), (11, 4)] {
+            pending.push_at(at.into(), id);
+        }
+        let mut reap = |pending: &mut Pending, now| {
+            let mut done = Vec::new();
+            pending.reap(now, &mut done);
+            let done: Vec<_> = done.iter().map(|due| (due.at, due.id)).collect();
+            (done, pending.next())
+        };
+        assert_eq!(pending.next(), Some(0));
+        assert_eq!(reap(&mut pending, 0), (vec![(3, 3)], Some(6)));
+        assert_eq!(reap(&mut pending, 5), (vec![], Some(6)));
+        assert_eq!(reap(&mut pending, 6), (vec![(10, 2)], Some(7)));
+        assert_eq!(reap(&mut pending, 9), (vec![(11, 4)], Some(10)));
+        assert_eq!(reap(&mut pending, 10), (vec![(10, 1)], None));
     }
 }

@@ -24,6 +24,9 @@ use super::{Initial, Read, Size, Span, Zoned};
 /// Default interval at which the state of a drive is saved while the drive works.
 const STATE_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Longest time of a transport.
+const MAX_ALLOWANCE: Duration = Duration::from_millis(10);
+
 /// Timing model of a medium.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Timing {
@@ -57,6 +60,11 @@ pub struct Timing {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub record: Option<PathBuf>,
+    /// Time that NVMe/TCP adds to a command, between its host and the server: commands complete so
+    /// much before the model's time, and not before their data have moved. Up to `10ms`. Only for
+    /// media whose namespaces have hosts over NVMe/TCP alone. Default: `0s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport_allowance: Option<Span>,
     /// Parameters that differ from the preset.
     #[serde(flatten)]
     pub changes: BTreeMap<String, Text>,
@@ -177,6 +185,7 @@ impl Timing {
             state_interval: None,
             initial: None,
             record: None,
+            transport_allowance: None,
             changes: BTreeMap::new(),
         }
     }
@@ -243,6 +252,7 @@ impl Timing {
             "state" => self.state = Some(value.into()),
             "state_interval" => self.state_interval = Some(value.parse()?),
             "record" => self.record = Some(value.into()),
+            "transport_allowance" => self.transport_allowance = Some(value.parse()?),
             _ => {
                 self.changes.insert(name.to_owned(), Text(value.to_owned()));
             }
@@ -298,6 +308,10 @@ impl Timing {
         let by = self.as_measured_by.map(MeasuredBy::from);
         let mut problems = Vec::new();
         for (name, text) in changes {
+            if name == "transport_allowance" {
+                problems.push("transport_allowance cannot change while the medium is open: delete the medium and create it again with another one".to_owned());
+                continue;
+            }
             if name == "initial" {
                 problems.push("initial: the state of a new drive is fixed at creation: delete the medium and create it again with another one".to_owned());
                 continue;
@@ -362,6 +376,12 @@ impl Timing {
         for problem in result.err().into_iter().flatten() {
             place.problem(format!("timing: {problem}"));
         }
+        if let Some(Span(allowance)) = self.transport_allowance {
+            place.require(allowance <= MAX_ALLOWANCE, || {
+                let most = Span(MAX_ALLOWANCE);
+                format!("timing: transport_allowance: write up to {most}")
+            });
+        }
         for (key, is_there) in [
             ("state", self.state.is_some()),
             ("state_interval", self.state_interval.is_some()),
@@ -370,6 +390,14 @@ impl Timing {
                 format!("timing: `{key}` is only for presets of kind flash: remove it")
             });
         }
+    }
+
+    /// How long before the model's time commands complete.
+    pub fn transport_allowance_ns(&self) -> u64 {
+        let span = self
+            .transport_allowance
+            .map_or(Duration::ZERO, |span| span.0);
+        u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// Whether the model has persistent state.
@@ -511,6 +539,11 @@ mod tests {
                 "8GiB",
                 format!("{pro}erase = \"1h\"\nchannels = 5000"),
                 "channels = \"5000\": write 1 to 1024\nmedia d: timing: erase = \"1h\"",
+            ),
+            (
+                "8GiB",
+                format!("{pro}transport_allowance = \"11ms\""),
+                "transport_allowance: write up to 10ms",
             ),
             (
                 "8GiB",

@@ -46,6 +46,7 @@ impl Config {
             medium.validate(&mut problems);
             medium.validate_relays(self.reactor.len().max(1), &mut problems);
             medium.validate_elsewhere(self, &mut problems);
+            medium.validate_allowance(self, &mut problems);
         }
         let objects = Index::new(self);
         for namespace in &self.namespace {

@@ -1,5 +1,6 @@
 //! A reactor's handle on a medium of any kind. Dispatches each call to the channel of that kind.
 
+mod lent;
 mod look;
 mod ops;
 mod timed;
@@ -14,7 +15,8 @@ use port::ticket::Ticket;
 use port::time::Time;
 use port::{Added, Channel as Port, Done, DriveReport, Request};
 
-pub(crate) use self::timed::{TimedChannel, Timing};
+pub(crate) use self::lent::Timing;
+pub(crate) use self::timed::TimedChannel;
 use crate::drive::DriveChannel;
 use crate::file::{FileChannel, IoCounts};
 use crate::keyvalue::KeyValueChannel;

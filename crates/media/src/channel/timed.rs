@@ -2,7 +2,9 @@
 //! determines completion times.
 //!
 //! A command completes when its bytes have moved and its modelled time has come, whichever is
-//! later. Bytes move on arrival, as without timing, so a read returns the contents at that time.
+//! later; where its hosts see completions later, so long before that time
+//! ([`Model::release_early`]). Bytes move on arrival, as without timing, so a read returns the
+//! contents at that time.
 //!
 //! One reactor has the channel, because a drive's behaviour depends on the order in which commands
 //! arrive, and that order is the reactor's. While the model is stalled (its write buffer is full)
@@ -15,12 +17,11 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use memory::{DmaView, Segment};
 use model::{
-    Admission, Due, Flash, Model, Op, ParameterError, Parameters, Prepared, Recording, Room,
-    Snapshot, Timing as _,
+    Admission, Due, Flash, Model, Op, ParameterError, Parameters, Room, Snapshot, Timing as _,
 };
 use nvme_spec::command::DSM_RANGES_MAX;
 use port::ticket::{Parked, Ticket};
@@ -28,9 +29,9 @@ use port::time::Time;
 use port::{Added, Cause, Channel as Port, Done, Outcome, Request};
 
 use super::Channel;
+use super::lent::Lent;
 use super::ops::{DEALLOCATED_PER_TURN, is_large, ops};
 use crate::look::{Asked, Stalls, TimingLook};
-use crate::zoned::ZonedMedium;
 
 /// Pages of a state snapshot copied in one turn: each takes about a nanosecond.
 const SNAPSHOT_PER_TURN: u32 = 2048;
@@ -68,139 +69,6 @@ struct Held {
     awaited: u32,
     /// Whether its operations are known only after its bytes have moved.
     asks_later: bool,
-}
-
-/// The drive model of a medium, if any: for code that opens or changes channels, not for commands.
-#[derive(Debug, Default)]
-#[expect(clippy::disallowed_types, reason = "no command comes here")]
-pub(crate) struct Timing(std::sync::Mutex<Option<Drive>>);
-
-#[derive(Debug)]
-struct Drive {
-    parameters: Parameters,
-    /// `None` while a channel has it.
-    model: Option<Model>,
-}
-
-impl Timing {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Drive>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn parameters(&self) -> Option<Parameters> {
-        self.lock().as_ref().map(|drive| drive.parameters.clone())
-    }
-
-    pub(crate) fn is_there(&self) -> bool {
-        self.lock().is_some()
-    }
-
-    /// Sets the drive model.
-    pub(crate) fn put(&self, parameters: Parameters, model: Model) {
-        *self.lock() = Some(Drive {
-            parameters,
-            model: Some(model),
-        });
-    }
-
-    /// Informs the model, if no channel has it, of the written parts of zones.
-    pub(crate) fn tell_zones(&self, zones: &ZonedMedium) {
-        let mut drive = self.lock();
-        let model = drive.as_mut().and_then(|drive| drive.model.as_mut());
-        if let Some(model) = model.and_then(Model::zones_mut) {
-            zones.written(|zone, bytes, is_full| model.restore_fill(zone, bytes, is_full));
-        }
-    }
-
-    /// Sets other parameters of the drive, which the channel that has the model has applied
-    /// already.
-    pub(crate) fn retune(&self, parameters: Parameters) -> Result<(), ParameterError> {
-        if let Some(drive) = &mut *self.lock() {
-            if let Some(model) = &mut drive.model {
-                model.retune(&parameters)?;
-            }
-            drive.parameters = parameters;
-        }
-        Ok(())
-    }
-
-    /// Passes the model to `looks`, if no channel has it.
-    pub(crate) fn at_rest<T>(&self, looks: impl FnOnce(&Model) -> T) -> Option<T> {
-        let drive = self.lock();
-        Some(looks(drive.as_ref()?.model.as_ref()?))
-    }
-
-    /// The model, if there is one that no channel has.
-    pub(crate) fn lend(self: &Arc<Self>) -> Option<Lent> {
-        let model = self.lock().as_mut()?.model.take()?;
-        Some(Lent {
-            model: Some(model),
-            home: Arc::clone(self),
-        })
-    }
-
-    /// State of the model, if no channel has it and it has state other than the medium's.
-    pub(crate) fn state(&self) -> Option<Vec<u8>> {
-        let drive = self.lock();
-        let flash = drive.as_ref()?.model.as_ref()?.flash()?;
-        let mut bytes = Vec::new();
-        flash.save(&mut bytes);
-        Some(bytes)
-    }
-
-    /// How the drive was preconditioned, if no channel has it and it was.
-    pub(crate) fn prepared(&self) -> Option<Prepared> {
-        self.lock().as_ref()?.model.as_ref()?.flash()?.prepared()
-    }
-
-    pub(crate) fn record(&self, most: usize) {
-        if let Some(drive) = &mut *self.lock() {
-            drive.model = drive.model.take().map(|model| model.recorded(most));
-        }
-    }
-
-    pub(crate) fn take_recording(&self) -> Option<Recording> {
-        self.lock().as_mut()?.model.as_mut()?.take_recording()
-    }
-
-    /// Takes the model back, at rest.
-    fn give_back(&self, mut model: Model) {
-        if let Some(drive) = &mut *self.lock() {
-            // Cannot fail: these parameters created the model.
-            let rests = model.rest(&drive.parameters).is_ok();
-            drive.model = rests.then_some(model);
-        }
-    }
-}
-
-/// The model of a medium, with the right to its only channel during its lifetime.
-#[derive(Debug)]
-pub(crate) struct Lent {
-    /// Present until the drop.
-    model: Option<Model>,
-    home: Arc<Timing>,
-}
-
-impl std::ops::Deref for Lent {
-    type Target = Model;
-
-    fn deref(&self) -> &Model {
-        self.model.as_ref().expect("there until the drop")
-    }
-}
-
-impl std::ops::DerefMut for Lent {
-    fn deref_mut(&mut self) -> &mut Model {
-        self.model.as_mut().expect("there until the drop")
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        if let Some(model) = self.model.take() {
-            self.home.give_back(model);
-        }
-    }
 }
 
 /// Clock for arrival times.

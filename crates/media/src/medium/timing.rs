@@ -93,6 +93,12 @@ impl Medium {
         self.timing.record(most);
     }
 
+    /// Has commands complete this long before the time of the drive model, from the next channel
+    /// on, and not before their bytes have moved. See [`Model::release_early`].
+    pub fn release_early(&self, ns: u64) {
+        self.timing.release_early(ns);
+    }
+
     /// Takes the recording, after the channel was closed.
     #[must_use]
     pub fn take_recording(&self) -> Option<Recording> {

@@ -236,6 +236,13 @@ impl Simple {
     }
 }
 
+impl Simple {
+    /// See [`Model::release_early`](crate::Model::release_early).
+    pub(crate) fn release_early(&mut self, ns: u64) {
+        self.pending.set_early(ns);
+    }
+}
+
 impl Timing for Simple {
     fn submit(&mut self, now: u64, id: u64, op: &Op<'_>) -> Admission {
         let now = self.pending.at(now);

@@ -290,6 +290,13 @@ impl Flash {
     }
 }
 
+impl Flash {
+    /// See [`Model::release_early`](crate::Model::release_early).
+    pub(crate) fn release_early(&mut self, ns: u64) {
+        self.pending.set_early(ns);
+    }
+}
+
 impl Timing for Flash {
     fn submit(&mut self, now: u64, id: u64, op: &Op<'_>) -> Admission {
         let now = self.pending.at(now);

@@ -110,6 +110,21 @@ impl Model {
         Ok(())
     }
 
+    /// Has commands complete this long before their time, in nanoseconds, until the model is at
+    /// rest: for hosts that see a completion later by so much. All other times stay, those of
+    /// later commands included. Commands whose times may still become later (those that wait for
+    /// dies that suspend their work) complete at their time.
+    pub fn release_early(&mut self, ns: u64) {
+        match self {
+            Self::Nvm(model) => model.release_early(ns),
+            Self::Kv(model) => model.release_early(ns),
+            Self::Flash(model) => model.release_early(ns),
+            Self::Zones(model) => model.release_early(ns),
+            Self::Code(model) => model.release_early(ns),
+            Self::Recorded(recorded) => recorded.model_mut().release_early(ns),
+        }
+    }
+
     /// The model of conventional flash, if it is one: only that has state other than the medium's.
     pub fn flash(&self) -> Option<&Flash> {
         match self {

@@ -460,6 +460,13 @@ struct Move {
     need: u64,
 }
 
+impl Zones {
+    /// See [`Model::release_early`](crate::Model::release_early).
+    pub(crate) fn release_early(&mut self, ns: u64) {
+        self.pending.set_early(ns);
+    }
+}
+
 impl Timing for Zones {
     fn submit(&mut self, now: u64, id: u64, op: &Op<'_>) -> Admission {
         let now = self.pending.at(now);

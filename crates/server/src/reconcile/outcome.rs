@@ -97,7 +97,8 @@ fn medium(now: &Medium, wanted: &Medium, size: Option<u64>) -> Outcome {
     };
     let files =
         (&a.state, &a.state_interval, &a.record) == (&b.state, &b.state_interval, &b.record);
-    if rest != *now || !files || a.initial() != b.initial() {
+    let is_as_early = a.transport_allowance_ns() == b.transport_allowance_ns();
+    if rest != *now || !files || !is_as_early || a.initial() != b.initial() {
         return recreate();
     }
     let (Ok(a), Ok(b)) = (a.parameters(size), b.parameters(size)) else {

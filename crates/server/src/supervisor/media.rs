@@ -69,6 +69,11 @@ impl State {
         if let (Some(before), Some(continued)) = (&mut self.before, begun.continued) {
             before.timing.push(continued);
         }
+        let allowance = config
+            .timing
+            .as_ref()
+            .map(config::Timing::transport_allowance_ns);
+        medium.release_early(allowance.unwrap_or_default());
         let recording = RecordingFile::begin(&config, &medium).with_context(place)?;
         let mut ids = (0..=u16::MAX).map(ChannelId);
         let free = ids.find(|id| self.media.iter().all(|m| m.channel != *id));

@@ -122,6 +122,38 @@ impl Medium {
         });
     }
 
+    /// Checks that hosts which see completions at once do not see them early.
+    pub(in crate::config) fn validate_allowance(
+        &self,
+        config: &Config,
+        problems: &mut Vec<Problem>,
+    ) {
+        let timing = self.timing.as_ref();
+        if timing.is_none_or(|timing| timing.transport_allowance_ns() == 0) {
+            return;
+        }
+        let namespaces = config.namespace.iter();
+        let its: Vec<&String> = namespaces
+            .filter(|namespace| namespace.media == self.name)
+            .map(|namespace| &namespace.name)
+            .collect();
+        let is_near = |controller: &&Controller| {
+            let mut namespaces = controller.namespaces.iter();
+            controller.tcp_address().is_none() && namespaces.any(|name| its.contains(&name))
+        };
+        let near = config.controller.iter().find(is_near);
+        let mut place = Place {
+            name: format!("media {}", self.name),
+            problems,
+        };
+        place.require(near.is_none(), || {
+            let name = near.map_or("", |controller| &controller.name);
+            format!(
+                "timing: transport_allowance is for hosts over NVMe/TCP, and controller {name} has others, which would see commands complete too early: remove it, or detach the namespace there"
+            )
+        });
+    }
+
     /// Checks the reactors of `completions` and `heads`, of which there are `reactors`.
     pub(in crate::config) fn validate_relays(&self, reactors: usize, problems: &mut Vec<Problem>) {
         let Some(drive) = self.drive() else {
