@@ -6,6 +6,7 @@ mod beside;
 mod block_device;
 mod commands;
 mod common;
+mod early;
 mod handed;
 mod kept;
 mod lane;

@@ -15,7 +15,7 @@ use port::{ByteRange, Cause, Channel as _, Outcome, Request};
 
 use crate::common::{Host, Runner, file_spec, on_disk, pattern};
 
-const READ: Request<'_> = Request::Read {
+pub(crate) const READ: Request<'_> = Request::Read {
     offset: 0,
     len: 4096,
 };
@@ -26,7 +26,7 @@ const WRITE: Request<'_> = Request::Write {
 };
 
 /// 10 us a read and 20 us a write; at 2 GB/s 4096 bytes take 2048 ns.
-fn nvm() -> Parameters {
+pub(crate) fn nvm() -> Parameters {
     let direction = |latency_ns| Direction {
         latency_ns,
         bandwidth_bytes_per_s: 2_000_000_000,
@@ -74,14 +74,14 @@ fn flash() -> Parameters {
     })
 }
 
-fn ram(timing: &Parameters) -> Arc<Medium> {
+pub(crate) fn ram(timing: &Parameters) -> Arc<Medium> {
     let spec = MediumSpec {
         kind: MediumKind::Ram { size: 8 << 20 },
     };
     Medium::open_timed(&spec, timing).expect("a drive that can be")
 }
 
-fn at(runner: &mut Runner, now: u64) -> Vec<u64> {
+pub(crate) fn at(runner: &mut Runner, now: u64) -> Vec<u64> {
     runner.set_time(now);
     runner.channel.submit();
     runner.reap();
@@ -122,35 +122,6 @@ fn a_command_is_not_done_before_its_time_has_gone_by_since_it_came() {
     runner.channel.arrive();
     runner.add(&host, &READ, &[(0, 4096)]);
     assert_eq!(runner.channel.next_due(), Some(Time(50_000)));
-}
-
-/// Their host sees it later, by the time that its transport takes.
-#[test]
-fn commands_are_done_early_and_later_ones_take_as_long_as_without() {
-    let (host, medium) = (Host::new(1 << 20), ram(&nvm()));
-    medium.release_early(4_000);
-    // Also after the model was at rest.
-    for _ in 0..2 {
-        let mut runner = Runner::new(&medium, 8);
-        assert_eq!(at(&mut runner, 5_000), [0_u64; 0]);
-        let mut read = |runner: &mut Runner| runner.add(&host, &READ, &[(0, 4096)]);
-        let (first, second) = (read(&mut runner), read(&mut runner));
-        assert_eq!(runner.channel.next_due(), Some(Time(11_000)));
-        assert_eq!(at(&mut runner, 10_999), [0_u64; 0]);
-        assert_eq!(at(&mut runner, 11_000), [first]);
-        let third = read(&mut runner);
-        assert_eq!(at(&mut runner, 13_047), [0_u64; 0]);
-        assert_eq!(at(&mut runner, 13_048), [second]);
-        assert_eq!(runner.channel.next_due(), Some(Time(17_000)));
-        assert_eq!(at(&mut runner, 16_999), [0_u64; 0]);
-        assert_eq!(at(&mut runner, 17_000), [third]);
-    }
-    // One that takes less time than that is done when its bytes are there.
-    medium.release_early(50_000);
-    let mut runner = Runner::new(&medium, 8);
-    assert_eq!(at(&mut runner, 5_000), [0_u64; 0]);
-    let short = runner.add(&host, &READ, &[(0, 4096)]);
-    assert_eq!(at(&mut runner, 5_000), [short]);
 }
 
 /// A copy is how late a command may be found done: at most 16 KiB between two looks.

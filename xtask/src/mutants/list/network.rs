@@ -81,8 +81,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "network-moved",
         guard: "what hosts that have left moved stays counted",
         file: "crates/reactor/src/hosted/target/mod.rs",
-        from: "        self.counts.moved.add_moved(moved);\n",
-        to: "        let _ = moved;\n",
+        from: "        self.counts.moved.add_moved(&counted.health);\n",
+        to: "",
         test: program("network::operators::counters_of_hosts_stay_when_they_leave"),
     },
     Mutation {
@@ -184,7 +184,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "media",
             &["--test", "media"],
-            "timed::commands_are_done_early_and_later_ones_take_as_long_as_without",
+            "early::commands_are_done_early_and_later_ones_take_as_long_as_without",
         ),
     },
     Mutation {
