@@ -74,7 +74,7 @@ impl Disconnect {
 
 #[cfg(test)]
 mod tests {
-    use super::cntlid;
+    use crate::cli::parse::cntlid;
 
     #[test]
     fn identifiers_are_decimal_or_hexadecimal() {

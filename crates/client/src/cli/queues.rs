@@ -53,8 +53,8 @@ pub struct QueuesCommand {
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", require_equals = true)]
     watch: Option<Span>,
 
-    /// Only one host over NVMe/TCP, by its controller identifier in `nvmirage hosts`; default: up to
-    /// 16 hosts
+    /// Only one host over NVMe/TCP, by its controller identifier in `nvmirage hosts`; default: up
+    /// to 16 hosts
     #[arg(long, value_name = "ID", value_parser = parse::cntlid)]
     cntlid: Option<u16>,
 

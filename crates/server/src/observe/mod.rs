@@ -24,7 +24,7 @@ use controller::counters::Counted;
 pub(crate) use latency::report as latency_report;
 use machine::clock::Clock;
 use port::time::Time;
-pub(crate) use queues::report as queues_report;
+pub(crate) use queues::{Inspected, report as queues_report};
 use reactor::network::NetworkCounts;
 pub(crate) use text::Format;
 

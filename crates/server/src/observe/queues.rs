@@ -1,15 +1,26 @@
 //! Queues of a controller as JSON: the response of `GET /v1/controllers/{name}/queues`.
 
 use api::{
-    CommandUnderWay, CompletionQueue, CompletionRing, DoorbellWords, HostQueues, QueuesReport,
-    SubmissionQueue,
+    AssociationStatus, CommandUnderWay, CompletionQueue, CompletionRing, DoorbellWords, HostQueues,
+    QueuesReport, SubmissionQueue,
 };
 use controller::inspect::{CommandView, CompletionView, SubmissionView};
 use controller::queue::BadDoorbell;
 use nvme_spec::command::QueuePriority;
 use reactor::inspect::{Found, Inspection};
 
-use crate::supervisor::Inspected;
+/// State of a controller's queues.
+#[derive(Debug)]
+pub(crate) struct Inspected {
+    /// Its own queues.
+    pub(crate) own: Inspection,
+    /// Whether its hosts come over NVMe/TCP: they have queues of their own.
+    pub(crate) is_over_tcp: bool,
+    /// Those hosts.
+    pub(crate) hosts: Vec<(AssociationStatus, Inspection)>,
+    /// Number of hosts that are not among them.
+    pub(crate) left_out: usize,
+}
 
 /// Why a submission queue is frozen.
 fn frozen_sq(bad: BadDoorbell, entries: u32) -> String {

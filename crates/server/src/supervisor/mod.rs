@@ -54,7 +54,6 @@ pub(crate) use self::hosts::absent;
 pub use self::media::spec_of;
 use self::mounts::Mounted;
 use self::places::Resting;
-pub(crate) use self::queues::Inspected;
 pub use self::reload::Source;
 use self::subsystems::Live;
 use self::timing::TimingState;

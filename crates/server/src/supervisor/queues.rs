@@ -1,27 +1,15 @@
 //! Queues of a controller, for the control API.
 
-use api::{AssociationStatus, Refusal};
-use reactor::inspect::{InspectError, Inspection, Inspector};
+use api::Refusal;
+use reactor::inspect::{InspectError, Inspector};
 
 use super::Supervisor;
 use super::hosts::absent;
 use super::inventory::associations;
+use crate::observe::Inspected;
 
 /// Hosts over NVMe/TCP in one report.
 const HOSTS_MAX: usize = 16;
-
-/// State of a controller's queues.
-#[derive(Debug)]
-pub(crate) struct Inspected {
-    /// Its own queues.
-    pub(crate) own: Inspection,
-    /// Whether its hosts come over NVMe/TCP: they have queues of their own.
-    pub(crate) is_over_tcp: bool,
-    /// Those hosts.
-    pub(crate) hosts: Vec<(AssociationStatus, Inspection)>,
-    /// Number of hosts that are not among them.
-    pub(crate) left_out: usize,
-}
 
 impl Supervisor {
     /// The current state of a controller's queues, with at most `commands` commands of each

@@ -53,7 +53,7 @@ enum Caller {
     /// It has not shown what it speaks, or its handshake is in progress.
     Greeting(Greeting),
     /// It has not sent its Connect yet, and comes from there.
-    New(Newcomer, SocketAddr),
+    New(Box<Newcomer>, SocketAddr),
     /// It asks the discovery subsystem.
     Discovery(Box<DiscoverySession>),
 }
@@ -318,7 +318,7 @@ impl Target {
         Ok(if config.tls.is_some() {
             Caller::Greeting(Greeting::new(stream, from, config, now)?)
         } else {
-            Caller::New(Newcomer::new(stream, config, now)?, from)
+            Caller::New(Box::new(Newcomer::new(stream, config, now)?), from)
         })
     }
 
@@ -427,7 +427,7 @@ impl Target {
         let from = greeting.from();
         match greeting.go_on(next, now) {
             Ok(Greeted::Greeting(greeting)) => self.insert(number, Caller::Greeting(greeting)),
-            Ok(Greeted::Newcomer(newcomer)) => self.insert(number, Caller::New(*newcomer, from)),
+            Ok(Greeted::Newcomer(newcomer)) => self.insert(number, Caller::New(newcomer, from)),
             Err(end) => self.end(&end, from),
         }
     }
