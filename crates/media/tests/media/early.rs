@@ -15,7 +15,7 @@ fn commands_are_done_early_and_later_ones_take_as_long_as_without() {
     for _ in 0..2 {
         let mut runner = Runner::new(&medium, 8);
         assert_eq!(at(&mut runner, 5_000), [0_u64; 0]);
-        let mut read = |runner: &mut Runner| runner.add(&host, &READ, &[(0, 4096)]);
+        let read = |runner: &mut Runner| runner.add(&host, &READ, &[(0, 4096)]);
         let (first, second) = (read(&mut runner), read(&mut runner));
         assert_eq!(runner.channel.next_due(), Some(Time(11_000)));
         assert_eq!(at(&mut runner, 10_999), [0_u64; 0]);
