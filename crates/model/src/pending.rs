@@ -144,7 +144,7 @@ mod tests {
         for (at, id) in [(10, 2), (3, 3), (11, 4)] {
             pending.push_at(at.into(), id);
         }
-        let mut reap = |pending: &mut Pending, now| {
+        let reap = |pending: &mut Pending, now| {
             let mut done = Vec::new();
             pending.reap(now, &mut done);
             let done: Vec<_> = done.iter().map(|due| (due.at, due.id)).collect();
