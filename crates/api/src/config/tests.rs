@@ -368,6 +368,53 @@ fn controllers_of_a_subsystem_agree_on_what_they_tell() {
     assert!(message.contains("model_number = nvmirage"), "{message}");
 }
 
+/// A medium that is early for hosts over a network; a subsystem with such a controller and another.
+const EARLY: &str = r#"
+[[media]]
+name = "m"
+kind = "ram"
+size = "1GiB"
+timing = { preset = "optane-p4800x", transport_allowance = "10us" }
+[[media]]
+name = "other"
+kind = "ram"
+size = "1GiB"
+[[namespace]]
+name = "n"
+media = "m"
+[[controller]]
+name = "far"
+subsystem = "s"
+namespaces = ["n"]
+listen = "nvme-tcp:127.0.0.1:4420"
+[[controller]]
+name = "near"
+subsystem = "s"
+listen = "vfio-user:/near"
+"#;
+
+#[test]
+fn hosts_on_this_machine_reach_no_medium_that_is_early() {
+    let far = "listen = \"nvme-tcp:127.0.0.1:4420\"";
+    let near = "listen = \"vfio-user:/near\"";
+    from_toml(EARLY).unwrap();
+    for (at, more) in [
+        (near, "namespaces = [\"n\"]"),
+        (near, "pool = [\"m\"]"),
+        // Hosts of a subsystem with a pool attach its namespaces to any of its controllers.
+        (near, "pool = [\"other\"]"),
+        (far, "pool = [\"other\"]"),
+    ] {
+        let text = EARLY.replace(at, &format!("{at}\n{more}"));
+        let message = format!("{:#}", from_toml(&text).unwrap_err());
+        let says = "timing: transport_allowance is for hosts over NVMe/TCP, and controller near";
+        assert!(message.contains(says), "{more}: {message}");
+    }
+    let pooled = EARLY.replace(far, &format!("{far}\npool = [\"other\"]"));
+    let apart = "name = \"near\"\nsubsystem = \"t\"";
+    from_toml(&pooled.replace("name = \"near\"\nsubsystem = \"s\"", apart)).unwrap();
+}
+
 #[test]
 fn a_subsystem_has_limits() {
     let mut text = "[[media]]\nname = \"m\"\nkind = \"ram\"\nsize = \"1GiB\"\n".to_owned();

@@ -145,11 +145,14 @@ impl State {
         let nsid = match self.find(name)? {
             Some(found) => {
                 check_attach(&found, controller, &subsystem)?;
+                // One that a host has made lies on the pool, and has no name here.
+                if self.is_configured(name) {
+                    refuse_problems(&self.with_listed(name, controller))?;
+                }
                 found.namespace.nsid()
             }
             None if self.is_configured(name) => {
-                let next = self.with_listed(name, controller);
-                refuse_problems(&next)?;
+                refuse_problems(&self.with_listed(name, controller))?;
                 self.make(name, &subsystem)?
             }
             None => return Err(Refusal::not_found("namespace", name)),

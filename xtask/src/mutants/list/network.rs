@@ -171,9 +171,20 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "network-near-and-early",
         guard: "a guest sees no command complete before its modelled time",
         file: "crates/api/src/config/medium/check.rs",
-        from: "            controller.tcp_address().is_none() && namespaces",
-        to: "            false && namespaces",
-        test: program("network::observed::the_time_of_the_transport_is_no_part_of_a_drives"),
+        from: "controller.tcp_address().is_none() && reaches(controller)",
+        to: "controller.tcp_address().is_none() && controller.uses(config, &self.name)",
+        test: unit(
+            "api",
+            "config::tests::hosts_on_this_machine_reach_no_medium_that_is_early",
+        ),
+    },
+    Mutation {
+        name: "network-near-attached",
+        guard: "an operator attaches no medium that is early to a controller of guests",
+        file: "crates/server/src/supervisor/operate.rs",
+        from: "                if self.is_configured(name) {",
+        to: "                if false {",
+        test: program("network::observed::no_guest_reaches_a_medium_that_is_early"),
     },
     Mutation {
         name: "network-allowance",

@@ -132,15 +132,16 @@ impl Medium {
         if timing.is_none_or(|timing| timing.transport_allowance_ns() == 0) {
             return;
         }
-        let namespaces = config.namespace.iter();
-        let its: Vec<&String> = namespaces
-            .filter(|namespace| namespace.media == self.name)
-            .map(|namespace| &namespace.name)
-            .collect();
-        let is_near = |controller: &&Controller| {
-            let mut namespaces = controller.namespaces.iter();
-            controller.tcp_address().is_none() && namespaces.any(|name| its.contains(&name))
+        // Hosts of a subsystem with a pool attach its namespaces to any of its controllers.
+        let reaches = |controller: &Controller| {
+            let subsystem = controller.subsystem();
+            let mut others = config.controllers_of(subsystem);
+            let is_shared = !config.pool_of(subsystem).is_empty();
+            controller.uses(config, &self.name)
+                || is_shared && others.any(|other| other.uses(config, &self.name))
         };
+        let is_near =
+            |controller: &&Controller| controller.tcp_address().is_none() && reaches(controller);
         let near = config.controller.iter().find(is_near);
         let mut place = Place {
             name: format!("media {}", self.name),
@@ -149,7 +150,7 @@ impl Medium {
         place.require(near.is_none(), || {
             let name = near.map_or("", |controller| &controller.name);
             format!(
-                "timing: transport_allowance is for hosts over NVMe/TCP, and controller {name} has others, which would see commands complete too early: remove it, or detach the namespace there"
+                "timing: transport_allowance is for hosts over NVMe/TCP, and controller {name} has others, which would see commands complete too early: remove it, or serve the medium only to controllers with listen = \"nvme-tcp:…\", in a subsystem of their own where it has a pool"
             )
         });
     }
