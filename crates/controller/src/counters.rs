@@ -241,8 +241,29 @@ pub struct HostCounted {
 }
 
 impl Past {
-    /// Adds what a queue has counted; only its one writer calls this.
-    pub fn absorb_queue(&self, counters: &LaneCounters, watched: Option<&Watched>) {
+    /// What it and a queue that is gone have counted. A new one: a snapshot that holds both the
+    /// former one and the queue counts nothing twice.
+    #[must_use]
+    pub fn with_queue(&self, counters: &LaneCounters, watched: Option<&Watched>) -> Past {
+        let all = Past::default();
+        all.absorb_past(self);
+        all.absorb_queue(counters, watched);
+        all
+    }
+
+    /// The same with all of a controller that is gone.
+    #[must_use]
+    pub fn with(&self, gone: &Counted) -> Past {
+        let all = Past::default();
+        all.absorb_past(self);
+        all.absorb_past(&gone.past);
+        for queue in &gone.queues {
+            all.absorb_queue(&queue.counters, queue.watched.as_ref());
+        }
+        all
+    }
+
+    fn absorb_queue(&self, counters: &LaneCounters, watched: Option<&Watched>) {
         self.statuses.absorb(&counters.statuses);
         self.namespaces.absorb(&counters.namespaces);
         if let Some(watched) = watched {
@@ -251,12 +272,7 @@ impl Past {
         }
     }
 
-    /// Adds what a controller has counted that is gone; only its one writer calls this.
-    pub fn absorb(&self, gone: &Counted) {
-        for queue in &gone.queues {
-            self.absorb_queue(&queue.counters, queue.watched.as_ref());
-        }
-        let past = &gone.past;
+    fn absorb_past(&self, past: &Past) {
         self.statuses.absorb(&past.statuses);
         self.namespaces.absorb(&past.namespaces);
         self.flight.absorb(&past.flight);
@@ -289,4 +305,28 @@ pub struct QueueCounted {
     pub counters: Arc<LaneCounters>,
     /// Its commands that were watched, if some were.
     pub watched: Option<Watched>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reads(past: &Past) -> u64 {
+        past.namespaces.of(1).reads.get()
+    }
+
+    #[test]
+    fn a_snapshot_counts_nothing_twice_when_a_queue_goes() {
+        let lane = LaneCounters::default();
+        lane.namespaces.of(1).reads.add(3);
+        let before = Arc::new(Past::default().with_queue(&lane, None));
+        assert_eq!(reads(&before), 3);
+        let after = before.with_queue(&lane, None);
+        assert_eq!((reads(&before), reads(&after)), (3, 6));
+        let gone = Counted {
+            past: Arc::new(after),
+            ..Counted::default()
+        };
+        assert_eq!((reads(&before.with(&gone)), reads(&before)), (9, 3));
+    }
 }

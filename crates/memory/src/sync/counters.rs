@@ -122,7 +122,10 @@ impl LogHistogram {
 
     /// Buckets that have counted something: the largest value that counts there, and how many did.
     pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> {
-        let all = self.buckets.iter().map(Counter::get).enumerate();
+        // Where the sum is 0, only zeroes have come: many histograms are empty.
+        let most = if self.sum() == 0 { 1 } else { LOG_BUCKETS };
+        let buckets = self.buckets.iter().take(most);
+        let all = buckets.map(Counter::get).enumerate();
         all.filter(|(_, count)| *count > 0)
             .map(|(bucket, count)| (Self::last_of(bucket), count))
     }

@@ -1,6 +1,6 @@
 //! The address of an NVM subsystem over TCP as text: `HOST:PORT/NQN`.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
 use std::{fmt, io};
 
@@ -25,8 +25,8 @@ impl TcpAddress {
         &self.nqn
     }
 
-    /// Whether it is that of a subsystem which listens at this address of this machine. Names are
-    /// not resolved: only `localhost` is known.
+    /// Whether it is that of a subsystem which listens at this address of this machine. Names other
+    /// than `localhost` are resolved, as for a connection; one that cannot be is not this machine's.
     #[must_use]
     pub fn is_of(&self, listens: SocketAddr, nqn: &str) -> bool {
         if self.port != listens.port() || self.nqn != nqn {
@@ -36,13 +36,14 @@ impl TcpAddress {
         if self.host == "localhost" {
             return at.is_loopback() || at.is_unspecified();
         }
-        let Ok(ip) = self.host.parse::<IpAddr>() else {
-            return false;
-        };
-        let ip = ip.to_canonical();
-        // A listener at all addresses: those of IPv4, or of both (ipv6(7)).
-        let includes = at.is_unspecified() && (at.is_ipv6() || ip.is_ipv4());
-        ip == at || includes && is_here(ip)
+        let addresses = self.resolve().unwrap_or_default();
+        addresses.into_iter().any(|mut address| {
+            address.set_ip(address.ip().to_canonical());
+            let ip = address.ip();
+            // A listener at all addresses: those of IPv4, or of both (ipv6(7)).
+            let includes = at.is_unspecified() && (at.is_ipv6() || ip.is_ipv4());
+            ip == at || includes && is_here(address)
+        })
     }
 
     /// The addresses that the host's name stands for.
@@ -51,10 +52,20 @@ impl TcpAddress {
     }
 }
 
-/// Whether this machine has this address: only such a one can be bound to, except where the system
-/// allows others (`ip_nonlocal_bind`).
-fn is_here(ip: IpAddr) -> bool {
-    UdpSocket::bind((ip, 0)).is_ok()
+/// Whether this machine has this address: what it sends there has that address as its source, too.
+/// Nothing is sent. (Where `ip_nonlocal_bind` is set, other addresses can be bound to as well.)
+fn is_here(at: SocketAddr) -> bool {
+    let unspecified: IpAddr = match at {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let source = || {
+        let socket = UdpSocket::bind((unspecified, 0))?;
+        socket.connect(at)?;
+        socket.local_addr()
+    };
+    let ip = at.ip();
+    ip.is_loopback() || ip.is_unspecified() || source().is_ok_and(|source| source.ip() == ip)
 }
 
 impl FromStr for TcpAddress {
@@ -132,7 +143,9 @@ mod tests {
             ("[::1]:4420/nqn.a", false),
             ("localhost:4420/nqn.a", false),
             ("10.0.0.2:4420/nqn.a", false),
-            ("storage:4420/nqn.a", false),
+            // Resolved without a name server.
+            ("10.1:4420/nqn.a", true),
+            ("10.2:4420/nqn.a", false),
             ("10.0.0.1:4421/nqn.a", false),
             ("10.0.0.1:4420/nqn.b", false),
         ] {
@@ -151,7 +164,8 @@ mod tests {
                 ("localhost:4420/nqn.a", true),
                 ("192.0.2.1:4420/nqn.a", false),
                 ("[2001:db8::1]:4420/nqn.a", false),
-                ("storage:4420/nqn.a", false),
+                ("127.1:4420/nqn.a", true),
+                ("192.0.513:4420/nqn.a", false),
                 ("127.0.0.1:4421/nqn.a", false),
                 ("127.0.0.1:4420/nqn.b", false),
             ] {
@@ -164,6 +178,8 @@ mod tests {
             ("127.0.0.1:4420", "127.0.0.2:4420/nqn.a", false),
             ("[::1]:4420", "localhost:4420/nqn.a", true),
             ("0.0.0.0:4420", "[::1]:4420/nqn.a", false),
+            ("[fe80::1%1]:4420", "[fe80::1%1]:4420/nqn.a", true),
+            ("[fe80::1%1]:4420", "[fe80::2%1]:4420/nqn.a", false),
         ] {
             let address: TcpAddress = text.parse().unwrap();
             let listens = listens.parse().unwrap();
