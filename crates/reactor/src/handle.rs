@@ -318,13 +318,14 @@ impl ReactorHandle {
         self.ask(|answer| Message::Disconnect(slot, cntlids, answer))
     }
 
-    /// Ends the associations of all hosts over NVMe/TCP. [`Self::has_parted`] says when they have
-    /// closed their connections.
+    /// Ends the associations of all hosts over NVMe/TCP, and accepts none until
+    /// [`Self::set_paused`] ends the pause. [`Self::has_parted`] says when they have closed their
+    /// connections.
     pub fn disconnect_all(&self) -> anyhow::Result<()> {
         self.ask(Message::DisconnectAll)
     }
 
-    /// Whether no connection over NVMe/TCP is to close: each does within a bound.
+    /// Whether no connection of a host over NVMe/TCP is to close: each does within a bound.
     pub fn has_parted(&self) -> anyhow::Result<bool> {
         self.ask(Message::HasParted)
     }

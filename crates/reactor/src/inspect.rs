@@ -15,6 +15,8 @@ use super::message::{Address, Answer, Message};
 
 /// Longest time for all reactors together.
 const BOUND: Duration = Duration::from_secs(2);
+/// Commands of one report of hosts over NVMe/TCP at most.
+const COMMANDS: usize = 4096;
 /// Attempts to find a queue that is moving.
 const TRIES: usize = 3;
 
@@ -78,11 +80,13 @@ impl Inspector {
     /// # Errors
     /// A reactor does not answer in time, or the controller was deleted.
     pub fn look(&self, commands: usize) -> Result<Inspection, InspectError> {
-        self.look_at(self.slot, commands, Instant::now() + self.bound)
+        let deadline = Instant::now() + self.bound;
+        self.look_at(self.slot, commands, usize::MAX, deadline)
     }
 
     /// Inspects the controllers of its hosts over NVMe/TCP whose identifiers are wanted, at most
-    /// this many; hosts that leave meanwhile are left out.
+    /// this many, and returns how many more there are. Those for which the time is too short are
+    /// among these; hosts that leave meanwhile are not.
     ///
     /// # Errors
     /// The reactor does not answer in time.
@@ -91,32 +95,41 @@ impl Inspector {
         commands: usize,
         most: usize,
         is_wanted: impl Fn(u16) -> bool,
-    ) -> Result<Vec<(u16, Inspection)>, InspectError> {
+    ) -> Result<(Vec<(u16, Inspection)>, usize), InspectError> {
         let deadline = Instant::now() + self.bound;
         let message = |answer| Message::Associations(self.slot, answer);
         let mut hosts = self.ask(self.home, deadline, message)?;
         hosts.retain(|(cntlid, _)| is_wanted(*cntlid));
-        let mut all = Vec::new();
-        for (cntlid, slot) in hosts.into_iter().take(most) {
-            match self.look_at(slot, commands, deadline) {
-                Ok(inspection) => all.push((cntlid, inspection)),
+        let (mut all, mut left_out) = (Vec::new(), hosts.len().saturating_sub(most));
+        hosts.truncate(most);
+        let most = COMMANDS / hosts.len().max(1);
+        for (at, (cntlid, slot)) in hosts.iter().enumerate() {
+            match self.look_at(*slot, commands, most, deadline) {
+                Ok(inspection) => all.push((*cntlid, inspection)),
                 Err(InspectError::Gone) => {}
-                Err(late) => return Err(late),
+                Err(InspectError::NoAnswer(_)) => {
+                    left_out += hosts.len() - at;
+                    break;
+                }
             }
         }
-        Ok(all)
+        Ok((all, left_out))
     }
 
+    /// Inspects a controller, with at most `most` commands in all.
     fn look_at(
         &self,
         slot: ControllerSlot,
         commands: usize,
+        most: usize,
         deadline: Instant,
     ) -> Result<Inspection, InspectError> {
         let home = self.home;
         let message = |answer| Message::InspectController(slot, commands, answer);
         let controller = self.ask(home, deadline, message)?;
         let controller = controller.ok_or(InspectError::Gone)?;
+        // A queue over NVMe/TCP is one pair.
+        let commands = commands.min(most / controller.queues.len().max(1));
         let mut residences = self.residences(slot, deadline)?;
         let mut queues = Vec::new();
         for &cqid in &controller.queues {
@@ -178,7 +191,61 @@ impl Inspector {
 
 #[cfg(test)]
 mod tests {
+    use controller::inspect::DoorbellsView;
+
     use super::*;
+
+    /// A reactor that knows four hosts with two queues each, and hangs at the third.
+    #[test]
+    fn hosts_share_the_commands_of_a_report_and_those_that_are_late_are_counted() {
+        let (address, mut mailbox) = Address::unread();
+        let inspector = Inspector {
+            reactors: vec![address],
+            home: EngineId(0),
+            slot: ControllerSlot(0),
+            bound: Duration::from_secs(2),
+        };
+        let reactor = std::thread::spawn(move || {
+            let (mut controllers, mut asked) = (0, Vec::new());
+            while controllers < 3 {
+                match mailbox.try_recv() {
+                    Some(Message::Associations(_, answer)) => {
+                        let hosts = (1..6).map(|cntlid| (cntlid, ControllerSlot(cntlid.into())));
+                        answer.send(hosts.collect()).unwrap();
+                    }
+                    Some(Message::InspectController(_, _, answer)) => {
+                        controllers += 1;
+                        if controllers < 3 {
+                            let view = ControllerView {
+                                doorbells: DoorbellsView::Trapped,
+                                admin: None,
+                                queues: vec![1, 2],
+                                priorities: Vec::new(),
+                            };
+                            answer.send(Some(view)).unwrap();
+                        }
+                    }
+                    Some(Message::Residences(_, answer)) => {
+                        let here = [(1, EngineId(0)), (2, EngineId(0))];
+                        answer.send(here.to_vec()).unwrap();
+                    }
+                    Some(Message::InspectLane(_, _, _, commands, answer)) => {
+                        asked.push(commands);
+                        answer.send(None).unwrap();
+                    }
+                    _ => std::thread::yield_now(),
+                }
+            }
+            asked
+        });
+        let (found, left_out) = inspector.look_at_hosts(2048, 4, |_| true).unwrap();
+        let found: Vec<u16> = found.iter().map(|(cntlid, _)| *cntlid).collect();
+        assert_eq!((found, left_out), (vec![1, 2], 3));
+        let asked = reactor.join().unwrap();
+        // Of 4,096 each of the four hosts has 1,024, and each of its queues half of them.
+        assert_eq!(asked.len(), 2 * 2 * TRIES);
+        assert!(asked.iter().all(|commands| *commands == 512), "{asked:?}");
+    }
 
     #[test]
     fn a_reactor_that_hangs_is_named_and_not_waited_for() {

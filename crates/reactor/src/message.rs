@@ -203,10 +203,10 @@ impl Address {
         }))
     }
 
-    /// Address of a reactor that never reads its mailbox, and the mailbox.
+    /// Address of a reactor whose mailbox is left to the caller, and the mailbox.
     #[cfg(any(test, feature = "testing"))]
     #[expect(clippy::unwrap_used, reason = "for tests")]
-    pub(crate) fn unread() -> (Self, impl Sized) {
+    pub(crate) fn unread() -> (Self, memory::sync::mailbox::Receiver<Message>) {
         let (sender, mailbox) = memory::sync::mailbox::channel::<Message>(MAILBOX_LEN);
         let wake = EventFd::new().unwrap();
         (Address::new(sender, Arc::new(Bell::new()), wake), mailbox)

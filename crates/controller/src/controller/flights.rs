@@ -65,7 +65,10 @@ impl Controller {
 
     /// Keeps the counts of a deleted completion queue.
     pub(crate) fn keep_flight(&mut self, cq: &IoCq) {
-        let past = self.flights.past.with_queue(&cq.counters, cq.watched.as_ref());
+        let past = self
+            .flights
+            .past
+            .with_queue(&cq.counters, cq.watched.as_ref());
         self.flights.past = Arc::new(past);
     }
 

@@ -16,6 +16,11 @@ const OWN_DESCRIPTORS: u64 = 64;
 /// Descriptors of a host besides its interrupts: sockets, memory, state.
 const HOST_DESCRIPTORS: u64 = 16;
 
+/// Connections of hosts over NVMe/TCP that are to close, at most, and those of strangers, on a
+/// reactor.
+const LEAVING: u64 = 4096;
+const STRANGERS_LEAVING: u64 = 256;
+
 /// Memory that a drive locks for itself.
 const DRIVE_MEMORY: u64 = media::drive::MEMORY_LEN as u64;
 
@@ -159,8 +164,10 @@ fn descriptors(config: &Config, limit: Option<u64>) -> Check {
         .iter()
         .filter(|c| c.tcp_address().is_some());
     let others = over_tcp.map(|c| {
-        let hosts = c.tcp.clone().unwrap_or_default().hosts;
-        u64::from(hosts.saturating_sub(1)) * of_host(c.queues)
+        let hosts = u64::from(c.tcp.clone().unwrap_or_default().hosts);
+        // A host that returns opens its connections before the former ones have closed.
+        let leaving = (hosts * (u64::from(c.queues) + 1)).min(LEAVING) + STRANGERS_LEAVING;
+        hosts.saturating_sub(1) * of_host(c.queues) + leaving
     });
     let needed = least + others.sum::<u64>();
     let found = good("descriptors for all hosts", format!("{needed} at most"));
@@ -320,6 +327,9 @@ mod tests {
         );
         let few = format!("{tcp}queues = 2\ntcp = {{ hosts = 8 }}\n");
         assert_eq!(amiss(&few, |m| m.descriptors = Some(1024)), []);
+        // 83 for the program and the first host, 133 for the others; 24 and 256 connections leave.
+        assert_eq!(amiss(&few, |m| m.descriptors = Some(496)), []);
+        assert_eq!(amiss(&few, |m| m.descriptors = Some(495)).len(), 1);
         let nowhere = amiss(&text.replace("/tmp/", "/there/is/no/"), |_| {});
         assert_eq!(nowhere, [("controller c".to_owned(), Level::Problem)]);
         let file = "[[media]]\nname = \"f\"\nkind = \"file\"\npath = \"/there/is/no/f\"\nsize = \"1MiB\"\n";

@@ -125,7 +125,8 @@ impl Snapshot {
             locked_memory: getrlimit(Resource::Memlock)
                 .current
                 .filter(|_| !has(CapabilitySet::IPC_LOCK)),
-            descriptors: getrlimit(Resource::Nofile).current,
+            // A server raises its own limit to it.
+            descriptors: getrlimit(Resource::Nofile).maximum,
             max_map_count: sysctl("vm/max_map_count").and_then(|count| count.parse().ok()),
             transparent_huge_pages: word(&huge.join("enabled")),
             shmem_huge_pages: word(&huge.join("shmem_enabled")),

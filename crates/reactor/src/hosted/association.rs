@@ -86,6 +86,11 @@ impl Attached {
         self.target
     }
 
+    /// Whether it is a host's: it has proved what it had to.
+    pub(crate) fn is_host(&self) -> bool {
+        self.pending.is_none()
+    }
+
     /// Whether it has become a host, and has not entered the list of hosts.
     #[inline]
     pub(crate) fn is_to_enter(&self) -> bool {

@@ -503,12 +503,10 @@ impl Reactor {
                 reply(&answer, self.end_associations(slot.0, is_named));
             }
             Message::DisconnectAll(answer) => {
-                for index in 0..self.hosted.len() {
-                    self.end_associations(index, |_| true);
-                }
+                self.disconnect_all();
                 reply(&answer, ());
             }
-            Message::HasParted(answer) => reply(&answer, self.leaving.is_empty()),
+            Message::HasParted(answer) => reply(&answer, !self.leaving.has_hosts()),
             Message::SetAccess(slot, access, tls, answer) => {
                 self.set_access(slot.0, access, tls);
                 reply(&answer, ());
@@ -557,6 +555,9 @@ impl Reactor {
             }
             Message::SetPaused(paused, answer) => {
                 self.engine.set_paused(paused);
+                if !paused {
+                    self.open_targets();
+                }
                 reply(&answer, ());
             }
             Message::IsDrained(answer) => reply(&answer, self.engine.is_drained()),

@@ -17,6 +17,7 @@ use super::Reactor;
 use crate::hosted::association::Attached;
 use crate::hosted::target::Target;
 use crate::hosted::{Front, Hosted};
+use crate::leaving::Whose;
 use crate::network::NetworkCounts;
 use crate::presence::HostView;
 use crate::tenants::TenantNews;
@@ -46,7 +47,7 @@ impl Reactor {
                 if let Some(target) = self.target_mut(index) {
                     target.counts_mut().refuse(name);
                 }
-                self.leaving.add(farewell, now);
+                self.leaving.add(farewell, Whose::Stranger, now);
             }
         }
     }
@@ -77,10 +78,18 @@ impl Reactor {
         let Some(hosted) = self.hosted.get_mut(index).and_then(Option::as_mut) else {
             return;
         };
+        let is_host = hosted
+            .association_mut()
+            .is_some_and(|attached| attached.is_host());
+        let whose = if is_host {
+            Whose::Host
+        } else {
+            Whose::Stranger
+        };
         for farewell in hosted.take_leaving() {
             // The socket of a host's queue was watched.
             let _ = self.poller.remove(&farewell);
-            self.leaving.add(farewell, self.clock.now());
+            self.leaving.add(farewell, whose, self.clock.now());
         }
         let Some(attached) = hosted.association_mut() else {
             return;
@@ -307,6 +316,29 @@ impl Reactor {
             }
         }
         ended
+    }
+
+    /// Ends all associations and all other connections, and accepts none until
+    /// [`Self::open_targets`].
+    pub(super) fn disconnect_all(&mut self) {
+        for index in 0..self.hosted.len() {
+            let now = self.clock.now();
+            let hosted = self.hosted[index].as_mut();
+            if let Some(target) = hosted.and_then(Hosted::target_mut) {
+                target.close(now, &self.poller);
+            }
+            self.end_associations(index, |_| true);
+            self.take_leaving(index);
+        }
+    }
+
+    /// Accepts connections again, after [`Self::disconnect_all`].
+    pub(super) fn open_targets(&mut self) {
+        for hosted in self.hosted.iter_mut().flatten() {
+            if let Some(target) = hosted.target_mut() {
+                target.open(&self.poller);
+            }
+        }
     }
 
     /// The controllers of a target's hosts, with their identifiers.

@@ -267,9 +267,9 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         unit: Count,
         help: "Timed I/O commands: on average one in `sample` (a key of the controller).",
         values: |c| {
-            let watched = latency::latencies(&c.counted).into_iter();
+            let watched = c.latencies().iter();
             watched
-                .map(|one| labelled("op", one.operation, one.count))
+                .map(|one| labelled("op", one.operation.clone(), one.count))
                 .collect()
         },
     },
@@ -279,9 +279,9 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         unit: Seconds,
         help: "Sum of the latencies of timed commands, from the turn that found the doorbell until the completion was posted.",
         values: |c| {
-            let watched = latency::latencies(&c.counted).into_iter();
+            let watched = c.latencies().iter();
             watched
-                .map(|one| labelled("op", one.operation, one.sum_ns))
+                .map(|one| labelled("op", one.operation.clone(), one.sum_ns))
                 .collect()
         },
     },
@@ -291,11 +291,11 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         unit: Seconds,
         help: "Histogram of the latencies of timed commands, from the turn that found the doorbell until the completion was posted; native in the protocol buffer format.",
         values: |c| {
-            let watched = latency::latencies(&c.counted).into_iter();
+            let watched = c.latencies().iter();
             watched
                 .map(|one| {
                     let label = ("op", one.operation.clone());
-                    Value(vec![label], Number::Distribution(one.into()))
+                    Value(vec![label], Number::Distribution(one.clone().into()))
                 })
                 .collect()
         },

@@ -15,10 +15,12 @@ mod queues;
 mod stats;
 mod text;
 
+use std::cell::OnceCell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::{
-    ControllerStatus, MediumStatus, NamespaceStatus, ProcessStatus, ReactorStatus, TenantStatus,
+    ControllerStatus, Latency, MediumStatus, NamespaceStatus, ProcessStatus, ReactorStatus,
+    TenantStatus,
 };
 use controller::counters::Counted;
 pub(crate) use latency::report as latency_report;
@@ -65,8 +67,18 @@ pub(crate) struct Snapshot {
 pub(crate) struct ControllerCounts {
     pub(crate) status: ControllerStatus,
     pub(crate) counted: Counted,
+    /// Latencies by operation, once they were asked for: there are many histograms to sum.
+    pub(crate) latencies: OnceCell<Vec<Latency>>,
     /// Of its hosts over NVMe/TCP, if it has a TCP address.
     pub(crate) network: Option<NetworkCounts>,
+}
+
+impl ControllerCounts {
+    /// Latencies by operation.
+    fn latencies(&self) -> &[Latency] {
+        self.latencies
+            .get_or_init(|| latency::latencies(&self.counted))
+    }
 }
 
 /// All metrics, in a scraper's format.

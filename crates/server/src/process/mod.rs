@@ -12,6 +12,7 @@ use anyhow::{Context, ensure};
 use api::config::{Config, Listen};
 use api::{ControllerStatus, ReloadRequest};
 use holder::Holder;
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::sync::oneshot;
 
 use self::ctrl_c::CtrlC;
@@ -49,6 +50,7 @@ pub fn run(
     serving: Serving,
     ready: impl FnOnce(&[ControllerStatus]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
+    raise_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -56,6 +58,14 @@ pub fn run(
     // a request that hangs does not keep the process alive
     runtime.shutdown_background();
     served
+}
+
+/// Allows as many descriptors as the system does: each queue of a host over NVMe/TCP is one.
+fn raise_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where that fails, hosts find the limit sooner.
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 /// Binds the control socket, or takes the one that a service manager made. Failure is an error only

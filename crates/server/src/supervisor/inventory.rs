@@ -1,5 +1,6 @@
 //! Status of all objects, for the control API.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use api::config::{self, Config, MediumKind};
@@ -142,6 +143,7 @@ impl State {
         };
         let controllers = controllers.into_iter().map(|status| ControllerCounts {
             counted: counted(&status.config.name).unwrap_or_default(),
+            latencies: OnceCell::new(),
             network: networks.remove(&status.config.name),
             status,
         });

@@ -41,11 +41,13 @@ impl Supervisor {
             return Err(absent(name, &format!("the identifier {cntlid:#x}")));
         }
         let own = inspector.look(commands).map_err(refused)?;
-        let mut hosts = Vec::new();
+        let (mut hosts, mut left_out) = (Vec::new(), 0);
         if is_over_tcp {
             let is_known = |cntlid| known.iter().any(|host| host.cntlid == cntlid);
             let found = inspector.look_at_hosts(commands, HOSTS_MAX, is_known);
-            for (cntlid, inspection) in found.map_err(refused)? {
+            let (found, others) = found.map_err(refused)?;
+            left_out = others;
+            for (cntlid, inspection) in found {
                 if let Some(host) = known.iter().find(|host| host.cntlid == cntlid) {
                     hosts.push((host.clone(), inspection));
                 }
@@ -54,7 +56,7 @@ impl Supervisor {
         Ok(Inspected {
             own,
             is_over_tcp,
-            left_out: known.len().saturating_sub(HOSTS_MAX),
+            left_out,
             hosts,
         })
     }

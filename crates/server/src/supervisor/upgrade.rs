@@ -12,7 +12,7 @@ use crate::events;
 
 /// How long commands in flight may take; the other program executes again what takes longer.
 const DRAIN: Duration = Duration::from_secs(2);
-/// Pause between two looks at them.
+/// Pause between two looks at them, or at connections.
 const PAUSE: Duration = Duration::from_micros(500);
 /// How long hosts over NVMe/TCP may take to close their connections.
 const PARTING: Duration = Duration::from_secs(1);
@@ -89,9 +89,10 @@ impl Supervisor {
         }
         let prepared = holder.upgrade(program);
         let version = prepared.map_err(|error| Refusal::conflict(error.to_string()))?;
-        let state = self.lock();
         // Not with the queues paused: guests are not to wait for hosts over a network.
-        let quiet = part(&state.reactors).and_then(|()| quieten(&state.reactors));
+        let parted = self.part();
+        let state = self.lock();
+        let quiet = parted.and_then(|()| quieten(&state.reactors));
         if let Err(error) = quiet {
             // The first error is the one to report.
             let _ = set_paused(&state.reactors, false);
@@ -101,6 +102,19 @@ impl Supervisor {
             pid: std::process::id(),
             version,
         })
+    }
+
+    /// Ends the connections of hosts over NVMe/TCP, which do not outlive this process, and waits
+    /// until the hosts have closed them; the supervisor is not locked meanwhile. One that is reset
+    /// is a SIGPIPE for a program of a Linux host. No host is accepted any more.
+    fn part(&self) -> anyhow::Result<()> {
+        let disconnect = ReactorHandle::disconnect_all;
+        self.lock().reactors.iter().try_for_each(disconnect)?;
+        let until = Instant::now() + PARTING;
+        while !has_parted(&self.lock().reactors)? && Instant::now() < until {
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
     }
 
     /// Lets the other program take over, which ends this process. Where it does not, this one goes
@@ -148,19 +162,13 @@ impl State {
     }
 }
 
-/// Ends the connections of hosts over NVMe/TCP, which do not outlive this process, and waits until
-/// the hosts have closed them. One that is reset is a SIGPIPE for a program of a Linux host.
-fn part(reactors: &[ReactorHandle]) -> anyhow::Result<()> {
-    reactors
-        .iter()
-        .try_for_each(ReactorHandle::disconnect_all)?;
-    let until = Instant::now() + PARTING;
+fn has_parted(reactors: &[ReactorHandle]) -> anyhow::Result<bool> {
     for reactor in reactors {
-        while !reactor.has_parted()? && Instant::now() < until {
-            std::thread::sleep(PAUSE);
+        if !reactor.has_parted()? {
+            return Ok(false);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Has all queues fetch no more, and waits for what is in flight.

@@ -240,12 +240,6 @@ impl Output {
         }
     }
 
-    fn clear(&mut self) {
-        self.pdus.clear();
-        self.heads.clear();
-        (self.from, self.gone) = (0, 0);
-    }
-
     /// The next bytes, in as many parts as one call takes, and their number.
     fn parts<'a>(&'a self, memory: Option<&'a HostMemory>) -> (Parts<'a>, usize) {
         let mut parts = Parts::new();
@@ -561,14 +555,14 @@ impl Connection {
     /// there is no place for one.
     pub(super) fn terminate(&mut self, fault: Fault) {
         let is_whole = self.out.gone == 0 && !self.stream.is_midway();
-        self.out.clear();
+        self.forget();
         if is_whole {
             let head = fault.termination(Side::Controller, self.decoder.at_fault());
             self.out.push(&Pdu::bare(head, None));
         }
     }
 
-    /// Nothing is sent any more: it needs no memory.
+    /// Nothing of what waits is sent any more: it needs no memory.
     pub(super) fn forget(&mut self) {
         self.out = Output::default();
         self.memory = None;
@@ -583,7 +577,7 @@ impl Connection {
     pub(super) fn discard(&mut self) -> bool {
         let mut room = [0; DISCARDED];
         loop {
-            match self.stream.receive(&mut room) {
+            match self.stream.discard(&mut room) {
                 Ok(0) => return true,
                 // A record is bounded.
                 Ok(_) if self.stream.has_pending() => {}

@@ -434,6 +434,7 @@ pub(super) fn refuse(
         ..Cqe::default()
     };
     let head = connection.encoder().response(&cqe);
+    connection.forget();
     connection.push(Pdu::bare(head, None));
     Farewell {
         refused: Some(refusal.name()),

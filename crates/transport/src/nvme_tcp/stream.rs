@@ -52,6 +52,19 @@ impl Stream {
         }
     }
 
+    /// Receives and drops what is there, at most the length of `room`: 0 bytes at the end of the
+    /// stream. TCP copies nothing.
+    pub(super) fn discard(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => {
+                let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+                let received = rustix::net::recv(socket, room, flags);
+                received.map(|(_, len)| len).map_err(io::Error::from)
+            }
+            Self::Tls(secured) => secured.session.read(room),
+        }
+    }
+
     /// Receives straight to memory. `None`: not through TLS.
     #[inline]
     pub(super) fn receive_direct(
@@ -251,19 +264,39 @@ mod tests {
         assert!(!stream.is_midway());
     }
 
+    /// Two ends that do not wait, and take little.
+    fn pair() -> (UnixStream, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        set_socket_send_buffer_size(&ours, 8192).unwrap();
+        (ours, theirs)
+    }
+
     #[test]
     fn parts_leave_in_order_in_clear_and_through_tls() {
-        let pair = || {
-            let (ours, theirs) = UnixStream::pair().unwrap();
-            ours.set_nonblocking(true).unwrap();
-            theirs.set_nonblocking(true).unwrap();
-            set_socket_send_buffer_size(&ours, 8192).unwrap();
-            (ours, theirs)
-        };
         let (ours, mut theirs) = pair();
         send(&mut Stream::Plain(ours.into()), |bytes| theirs.read(bytes));
         let (ours, theirs) = pair();
         let (ours, mut theirs) = sessions(ours, theirs);
         send(&mut Stream::secured(ours), |bytes| theirs.read(bytes));
+    }
+
+    /// The host reads close_notify and an end, and what it still sends is received and dropped.
+    #[test]
+    fn the_end_of_a_secured_stream_is_no_reset() {
+        let (ours, theirs) = pair();
+        let (ours, mut theirs) = sessions(ours, theirs);
+        let (mut ours, mut room) = (Stream::secured(ours), [0; RECORD]);
+        // On its way before the end.
+        theirs.write(&[4; 100]).unwrap();
+        ours.shut();
+        assert_eq!(theirs.read(&mut room).unwrap(), 0);
+        theirs.write(&[4; 3000]).unwrap();
+        assert_eq!(ours.discard(&mut room).unwrap(), 100);
+        assert_eq!(ours.discard(&mut room).unwrap(), 3000);
+        theirs.close();
+        drop(theirs);
+        assert_eq!(ours.discard(&mut room).unwrap(), 0);
     }
 }

@@ -196,7 +196,7 @@ fn no_connection_of_a_host_is_reset() {
     let time = Duration::from_millis(300);
     let world = World::new();
     let (server, port) = served(&world, "");
-    let connect = || Raw::connect(&port, 0, 1).unwrap();
+    let connect = || Raw::with_queue(&port, 1);
     let mut host = connect();
     world.ok(&world.steer(&["disconnect", "store", "--all"]));
     host.ends_in_order(time).unwrap();

@@ -124,29 +124,65 @@ impl Discovering {
     }
 }
 
-/// The admin connection of a host.
+/// A connection whose Connect command is accepted, and the controller identifier in the answer; the
+/// status of one that is refused.
+fn open(port: &Port, connect: &[u8]) -> Result<(TcpStream, u16), u16> {
+    let mut stream = TcpStream::connect(port.address()).unwrap();
+    stream.set_read_timeout(Some(BOUND)).unwrap();
+    stream.write_all(&ic_req()).unwrap();
+    stream.read_exact(&mut [0; 128]).unwrap();
+    stream.write_all(connect).unwrap();
+    let mut response = [0; 24];
+    stream.read_exact(&mut response).unwrap();
+    // without the phase and DNR
+    let status = u16::from_le_bytes([response[22], response[23]]) >> 1 & 0x7ff;
+    if status != 0 {
+        return Err(status);
+    }
+    Ok((stream, u16::from_le_bytes([response[8], response[9]])))
+}
+
+/// The admin connection of a host, and that of an I/O queue, if it has one.
 pub(super) struct Raw {
     pub(super) stream: TcpStream,
+    io: Option<TcpStream>,
     pub(super) cntlid: u16,
 }
 
 impl Raw {
     /// Connects; the status of a Connect command that is refused.
     pub(super) fn connect(port: &Port, kato_ms: u32, id: u8) -> Result<Self, u16> {
-        let mut stream = TcpStream::connect(port.address()).unwrap();
-        stream.set_read_timeout(Some(BOUND)).unwrap();
-        stream.write_all(&ic_req()).unwrap();
-        stream.read_exact(&mut [0; 128]).unwrap();
-        stream.write_all(&connect(kato_ms, id)).unwrap();
+        let (stream, cntlid) = open(port, &connect(kato_ms, id))?;
+        let io = None;
+        Ok(Raw { stream, io, cntlid })
+    }
+
+    /// Connects, enables its controller, and connects an I/O queue.
+    pub(super) fn with_queue(port: &Port, id: u8) -> Self {
+        let mut raw = Self::connect(port, 0, id).unwrap();
+        // CC, and CSTS.RDY
+        raw.property(0, 0x14, 0x46_0001);
+        while raw.property(4, 0x1c, 0) & 1 == 0 {}
+        let mut connect = connect(0, id);
+        // QID, and CNTLID in the data
+        connect[8 + 42] = 1;
+        connect[72 + 16..72 + 18].copy_from_slice(&raw.cntlid.to_le_bytes());
+        raw.io = Some(open(port, &connect).unwrap().0);
+        raw
+    }
+
+    /// Property Set or Property Get of four bytes.
+    fn property(&mut self, fctype: u8, offset: u32, value: u32) -> u32 {
+        let mut pdu = [0; 72];
+        (pdu[0], pdu[2], pdu[4]) = (4, 72, 72);
+        let sqe = &mut pdu[8..];
+        (sqe[0], sqe[1], sqe[2], sqe[4], sqe[39]) = (0x7f, 0x40, 1, fctype, 0x5a);
+        sqe[44..48].copy_from_slice(&offset.to_le_bytes());
+        sqe[48..52].copy_from_slice(&value.to_le_bytes());
+        self.stream.write_all(&pdu).unwrap();
         let mut response = [0; 24];
-        stream.read_exact(&mut response).unwrap();
-        // without the phase and DNR
-        let status = u16::from_le_bytes([response[22], response[23]]) >> 1 & 0x7ff;
-        if status != 0 {
-            return Err(status);
-        }
-        let cntlid = u16::from_le_bytes([response[8], response[9]]);
-        Ok(Raw { stream, cntlid })
+        self.stream.read_exact(&mut response).unwrap();
+        u32::from_le_bytes(response[8..12].try_into().unwrap())
     }
 
     /// Sends an admin command without data.
@@ -161,16 +197,24 @@ impl Raw {
         self.stream.write_all(&pdu)
     }
 
-    /// Whether the server ends the connection in order: an end of file, and no reset for what the
+    /// Whether the server ends the connections in order: an end of file, and no reset for what the
     /// host still sends in this time.
     pub(super) fn ends_in_order(&mut self, time: Duration) -> std::io::Result<()> {
-        while self.stream.read(&mut [0; 4096])? > 0 {}
+        for stream in self.streams() {
+            while stream.read(&mut [0; 4096])? > 0 {}
+        }
         let until = Instant::now() + time;
         while Instant::now() < until {
-            self.stream.write_all(&[4; 1000])?;
+            for stream in self.streams() {
+                stream.write_all(&[4; 1000])?;
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
+    }
+
+    fn streams(&mut self) -> impl Iterator<Item = &mut TcpStream> {
+        std::iter::once(&mut self.stream).chain(&mut self.io)
     }
 
     /// Whether the server has closed the connection, after what it has sent.

@@ -1,6 +1,7 @@
 //! `serve --survive` and `upgrade` with hosts over NVMe/TCP.
 
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use driver::DriverError;
 use driver::bus::place::AnyBus;
 use rustix::process::{Signal, kill_process};
 
-use super::raw::Raw;
+use super::raw::{Raw, ic_req};
 use super::{DISK, Port, serve, until_hosts};
 use crate::host::Host;
 use crate::survive::{replace, wait_for_log, worker};
@@ -95,12 +96,22 @@ fn an_upgrade_keeps_the_port() {
     let mut far = Host::at(&port.target()).unwrap();
     for byte in 1..3 {
         far.fill(1, 3, byte);
-        let mut other = Raw::connect(&port, 0, byte).unwrap();
-        let parting = thread::spawn(move || other.ends_in_order(Duration::from_millis(300)));
+        let mut other = Raw::with_queue(&port, byte);
+        let target = port.address();
+        let parting = thread::spawn(move || {
+            // one that comes before this process ends is the next one's
+            other.ends_in_order(Duration::from_millis(100)).unwrap();
+            let early = TcpStream::connect(target).unwrap();
+            (&early).write_all(&ic_req()).unwrap();
+            other.ends_in_order(Duration::from_millis(200)).unwrap();
+            early
+        });
         let said = world.ok(&world.steer(&["upgrade"]));
         assert!(said.starts_with("upgraded server: "), "{said}");
         // a reset would be a SIGPIPE for a program of a Linux host
-        parting.join().unwrap().unwrap();
+        let mut early = parting.join().unwrap();
+        early.set_read_timeout(Some(BOUND)).unwrap();
+        early.read_exact(&mut [0; 128]).unwrap();
         assert!(near.block(1, 3).iter().all(|other| *other == byte));
         far = again(&port);
         assert!(has(&mut far, byte));

@@ -130,6 +130,8 @@ pub(crate) struct Target {
     past: Arc<Past>,
     presence: Arc<Presence>,
     is_watched: bool,
+    /// It accepts no connection: another process is about to take over.
+    is_closed: bool,
     /// Time of the next accept, after a failure.
     accepts_at: Option<Time>,
     /// A failure to accept was logged.
@@ -174,6 +176,7 @@ impl Target {
             past: Arc::default(),
             presence,
             is_watched: false,
+            is_closed: false,
             accepts_at: None,
             logged: false,
             recent: (Time(0), 0),
@@ -237,10 +240,10 @@ impl Target {
         *count <= TOLD_MAX
     }
 
-    /// Watches the listening socket, except after a failure and during a removal, and the
-    /// connections.
+    /// Watches the listening socket, except after a failure, during a removal and where it is
+    /// closed, and the connections.
     pub(crate) fn watch(&mut self, poller: &Poller) -> io::Result<()> {
-        let watches = self.accepts_at.is_none() && self.removal.is_none();
+        let watches = self.accepts_at.is_none() && self.removal.is_none() && !self.is_closed;
         let source = Source::Door(self.slot.0);
         if watches && !self.is_watched {
             poller.set(&self.listener, source, Interest::INPUT)?;
@@ -280,14 +283,13 @@ impl Target {
             }
             self.due = self.callers.values().map(Caller::deadline).min();
         }
-        if let Err(error) = self.watch(poller) {
-            tracing::error!(controller = self.name, "cannot wait for hosts: {error}");
-        }
+        self.look(poller);
         accepted || heard
     }
 
     fn accept(&mut self, now: Time) -> bool {
-        if self.removal.is_some() || self.accepts_at.is_some_and(|at| now < at) {
+        let is_closed = self.is_closed || self.removal.is_some();
+        if is_closed || self.accepts_at.is_some_and(|at| now < at) {
             return false;
         }
         self.accepts_at = None;
@@ -566,7 +568,7 @@ impl Target {
     /// A host has left, and its controller is gone.
     pub(crate) fn dissociated(&mut self, slot: ControllerSlot, counted: &Counted) {
         self.counts.moved.add_moved(&counted.health);
-        self.past.absorb(counted);
+        self.past = Arc::new(self.past.with(counted));
         self.places.remove(slot);
     }
 
@@ -590,11 +592,29 @@ impl Target {
         self.due.into_iter().chain(self.accepts_at).min()
     }
 
-    /// Begins the removal: closes the listening socket and all connections that are no hosts yet.
-    pub(crate) fn remove(&mut self, now: Time, poller: &Poller, answer: Answer<()>) {
-        if self.removal.replace(answer).is_some() {
-            return;
+    /// Accepts no connection until [`Self::open`], and closes those that are no hosts. Others wait
+    /// in the listening socket, for this process or for the one that takes over.
+    pub(crate) fn close(&mut self, now: Time, poller: &Poller) {
+        self.is_closed = true;
+        self.clear(now);
+        self.look(poller);
+    }
+
+    /// Accepts connections again.
+    pub(crate) fn open(&mut self, poller: &Poller) {
+        if std::mem::take(&mut self.is_closed) {
+            self.look(poller);
         }
+    }
+
+    fn look(&mut self, poller: &Poller) {
+        if let Err(error) = self.watch(poller) {
+            tracing::error!(controller = self.name, "cannot wait for hosts: {error}");
+        }
+    }
+
+    /// Closes all connections that are no hosts.
+    fn clear(&mut self, now: Time) {
         for caller in std::mem::take(&mut self.callers).into_values() {
             if let Caller::Discovery(session) = caller {
                 let _ = self.poller.remove(&*session);
@@ -603,6 +623,14 @@ impl Target {
         }
         self.arrivals.clear();
         self.due = None;
+    }
+
+    /// Begins the removal: closes the listening socket and all connections that are no hosts yet.
+    pub(crate) fn remove(&mut self, now: Time, poller: &Poller, answer: Answer<()>) {
+        if self.removal.replace(answer).is_some() {
+            return;
+        }
+        self.clear(now);
         let forgotten = self
             .watch(poller)
             .and_then(|()| poller.remove(&self.poller));
@@ -639,4 +667,4 @@ fn local_address(connection: BorrowedFd<'_>, listener: &TcpListener) -> io::Resu
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -25,8 +25,8 @@ fn secured() -> (Target, TcpStream, Handshaker) {
     (target(listener, Some(tls)), stream, handshaker)
 }
 
-fn target(listener: TcpListener, tls: Option<Tls>) -> Target {
-    let config = TargetConfig {
+pub(crate) fn config(tls: Option<Tls>) -> TargetConfig {
+    TargetConfig {
         name: "t".into(),
         subnqn: SUBNQN.into(),
         access: Access::anyone(),
@@ -39,7 +39,10 @@ fn target(listener: TcpListener, tls: Option<Tls>) -> Target {
         success: Success::AsSpecified,
         discovery_nqn: DISCOVERY.to_owned(),
         slots: 4096,
-    };
+    }
+}
+
+fn target(listener: TcpListener, tls: Option<Tls>) -> Target {
     let template = ControllerConfig {
         name: "t".into(),
         vendor_id: 0x4e56,
@@ -58,7 +61,7 @@ fn target(listener: TcpListener, tls: Option<Tls>) -> Target {
     };
     let listening = Listening {
         listener,
-        config: Arc::new(config),
+        config: Arc::new(config(tls)),
         hosts: 1,
     };
     let presence = Arc::new(Presence::new(|_, _| ()));
@@ -165,4 +168,48 @@ fn one_whose_handshake_is_in_progress_stays_longer_than_a_silent_one() {
         assert!(Instant::now() < until, "no handshake begins");
     }
     assert_eq!((target.callers[&0].rank(), target.called), (1, 1));
+}
+
+#[test]
+fn hosts_wait_in_the_socket_of_a_closed_entrance_until_it_opens() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut first = TcpStream::connect(address).unwrap();
+    let (mut target, mut poller) = (target(listener, None), Poller::new().unwrap());
+    let until = Instant::now() + BOUND;
+    let accept = |target: &mut Target, poller: &Poller| {
+        while target.callers.is_empty() {
+            target.poll(Time(0), poller);
+            assert!(Instant::now() < until, "it is not accepted");
+        }
+    };
+    accept(&mut target, &poller);
+    target.close(Time(0), &poller);
+    assert_eq!(first.read(&mut [0]).unwrap(), 0);
+    let _second = TcpStream::connect(address).unwrap();
+    let events = poller.wait(Duration::from_millis(50)).unwrap();
+    assert!(events.is_empty());
+    target.poll(Time(0), &poller);
+    assert!(target.callers.is_empty());
+    target.open(&poller);
+    let events = poller.wait(BOUND).unwrap();
+    assert!(!events.is_empty());
+    accept(&mut target, &poller);
+}
+
+#[test]
+fn a_host_that_leaves_is_in_no_earlier_snapshot() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut target = target(listener, None);
+    let before = target.past().clone();
+    let gone = controller::counters::LaneCounters::default();
+    gone.namespaces.of(1).reads.add(3);
+    let counted = Counted {
+        past: Arc::new(Past::default().with_queue(&gone, None)),
+        ..Counted::default()
+    };
+    target.dissociated(ControllerSlot(1), &counted);
+    let reads = |past: &Past| past.namespaces.of(1).reads.get();
+    assert_eq!((reads(&before), reads(target.past())), (0, 3));
 }

@@ -208,7 +208,7 @@ struct Look {
 
 /// Queues of a controller with the commands in flight
 #[utoipa::path(get, path = "/v1/controllers/{name}/queues", tag = "controllers",
-    params(("commands" = Option<usize>, Query, description = "Number of commands to show per submission queue, oldest first: up to 1024, and up to 2048 per completion queue. Default: 64"),
+    params(("commands" = Option<usize>, Query, description = "Number of commands to show per submission queue, oldest first: up to 1024, and up to 2048 per completion queue, and up to 4096 of all hosts over NVMe/TCP together. Default: 64"),
         ("stuck_after" = Option<String>, Query, description = "Age from which a command counts as stuck, as in 500ms or 2s. Default: 1s"),
         ("cntlid" = Option<u16>, Query, description = "Controller identifier of a host over NVMe/TCP: only its queues. Default: those of up to 16 hosts")),
     responses((status = 200, body = QueuesReport)))]

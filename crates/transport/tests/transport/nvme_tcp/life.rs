@@ -1,6 +1,6 @@
 //! Properties, enabling, resets, shutdown and the ends of associations and queues.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -329,6 +329,31 @@ fn the_end_of_an_association_is_an_end_of_file_and_what_comes_is_dropped() {
             peer.stream.write_all(&[4]).unwrap_err();
         }
     }
+}
+
+/// The memory of what the socket did not take is another queue's soon.
+#[test]
+fn a_queue_that_ends_sends_no_data_any_more() {
+    const LEN: usize = 256 * 512;
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 1, Manner::default());
+    for _ in 0..6 {
+        let read = host.blocks(NvmOpcode::READ, 0, 256);
+        host.io[0].send_capsule(&read, &[]);
+    }
+    // More than its socket takes.
+    rig.settle();
+    assert_eq!(host.set(&mut rig, 0x14, 0x46_0060), GOOD);
+    let (mut all, mut bytes) = (0, [0; 1 << 16]);
+    loop {
+        rig.settle();
+        match host.io[0].stream.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(len) => all += len,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    }
+    assert!(all > 0 && all < 5 * LEN, "{all}");
 }
 
 #[test]
