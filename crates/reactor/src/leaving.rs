@@ -43,8 +43,8 @@ pub(crate) struct Leaving {
     strangers: Farewells,
     /// Connections so far.
     seen: usize,
-    /// The one that was served last.
-    last: usize,
+    /// Where the next look begins: behind those that the last one served.
+    next: usize,
     poller: Poller,
 }
 
@@ -54,7 +54,7 @@ impl Leaving {
             hosts: BTreeMap::new(),
             strangers: BTreeMap::new(),
             seen: 0,
-            last: 0,
+            next: 0,
             poller: Poller::new()?,
         })
     }
@@ -94,12 +94,12 @@ impl Leaving {
         }
         // By turns.
         ready.sort_unstable();
-        let next = ready.partition_point(|number| *number <= self.last);
+        let next = ready.partition_point(|number| *number < self.next);
         ready.rotate_left(next);
         ready.truncate(AT_ONCE);
         for &number in &ready {
             self.serve(number, now);
-            self.last = number;
+            self.next = number + 1;
         }
         for farewells in [&mut self.hosts, &mut self.strangers] {
             // All have the same bound, so the oldest is due first.
@@ -227,7 +227,7 @@ mod tests {
         }
         for look in 1..=3 {
             assert!(leaving.poll(Time(0)));
-            assert_eq!(leaving.last, look * AT_ONCE - 1);
+            assert_eq!(leaving.next, look * AT_ONCE);
         }
     }
 }
