@@ -26,7 +26,7 @@ impl TcpAddress {
     }
 
     /// Whether it is that of a subsystem which listens at this address of this machine. Names other
-    /// than `localhost` are resolved, as for a connection; one that cannot be is not this machine's.
+    /// than `localhost` are resolved, as for a connection; one that cannot be is another machine's.
     #[must_use]
     pub fn is_of(&self, listens: SocketAddr, nqn: &str) -> bool {
         if self.port != listens.port() || self.nqn != nqn {
