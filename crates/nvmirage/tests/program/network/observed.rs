@@ -1,7 +1,5 @@
 //! Latencies and queues of hosts over NVMe/TCP.
 
-use std::time::{Duration, Instant};
-
 use serde_json::Value;
 
 use super::{DISK, Port, busy, hosts, metric, serve, until, until_hosts};
