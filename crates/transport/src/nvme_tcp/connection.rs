@@ -562,7 +562,7 @@ impl Connection {
         }
     }
 
-    /// Nothing of what waits is sent any more: it needs no memory.
+    /// None of what waits is sent any more: it needs no memory.
     pub(super) fn forget(&mut self) {
         self.out = Output::default();
         self.memory = None;
