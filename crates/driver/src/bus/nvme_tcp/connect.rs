@@ -24,7 +24,6 @@ use super::address::TcpAddress;
 use super::authenticate::{authenticate, make_key};
 use super::connection::Connection;
 use super::identity::{Identity, terminated};
-use super::properties::ADMIN;
 use super::stream::{Channel, Stream, Unprotected};
 use super::talk::{Said, Talk, capsule_with};
 use super::wire::{Wire, offer};
@@ -52,6 +51,14 @@ pub(super) struct Wanted {
     /// Bytes of data in a capsule at most.
     pub(super) in_capsule: u32,
 }
+
+/// The Admin Queue: every target has so many entries.
+pub(super) const ADMIN: Wanted = Wanted {
+    qid: 0,
+    entries: 32,
+    cntlid: None,
+    in_capsule: ADMIN_IN_CAPSULE,
+};
 
 /// Where a connection goes, and how.
 #[derive(Clone, Copy)]

@@ -11,21 +11,13 @@ use nvme_spec::registers::{
 };
 use nvme_spec::{Cqe, Sqe};
 
-use super::connect::{self, ADMIN_IN_CAPSULE, Wanted, Way};
+use super::connect::{self, ADMIN, Way};
 use super::connection::End;
 use super::queues::OWN_CID;
 use super::rings::{Cq, Sq};
 use super::stream::Channel;
 use super::{NvmeTcp, QUEUES, lock};
 use crate::DriverError;
-
-/// The Admin Queue: every target has so many entries.
-pub(super) const ADMIN: Wanted = Wanted {
-    qid: 0,
-    entries: 32,
-    cntlid: None,
-    in_capsule: ADMIN_IN_CAPSULE,
-};
 
 /// Registers that only this end has, and what is known of the controller.
 #[derive(Default)]
