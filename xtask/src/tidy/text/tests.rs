@@ -111,7 +111,7 @@ fn examples_in_comments() {
         found_in_rust("// ```\nconst F: &str = \"/// ```\";\n"),
         [""; 0]
     );
-    for language in ["", "rust", "no_run"] {
+    for language in ["", "rust", "no_run", "ignore"] {
         let example =
             format!("/// It adds.\n///\n/// ```{language}\n/// f();\n/// ```\nfn f() {{}}\n");
         assert_one(&found_in_rust(&example), "has an example in a comment");
@@ -206,10 +206,6 @@ fn tests_that_are_not_run() {
     assert_one(
         &found_in_rust("#[cfg_attr(miri, ignore)]\nfn t() {}\n"),
         "not run",
-    );
-    assert_one(
-        &found_in_rust("/// ```ignore\n/// f();\n/// ```\nfn f() {}\n"),
-        "x.rs:1: a test that is not run",
     );
     assert_eq!(
         found_in_rust("fn ignore() { let x = [ignore]; }\n"),
