@@ -75,7 +75,7 @@ impl Discovering {
         bytes
     }
 
-    /// Sends a command with these dwords, and reads so many bytes.
+    /// Sends a command with these dwords, and reads `answer` bytes of what comes back.
     fn command(&mut self, opcode: u8, fields: &[(usize, u32)], answer: usize) -> Vec<u8> {
         let mut pdu = vec![0; 72];
         (pdu[0], pdu[2], pdu[4]) = (4, 72, 72);
@@ -88,7 +88,7 @@ impl Discovering {
         self.send(&pdu, answer)
     }
 
-    /// So many bytes of the log page: data, behind the header of their PDU, and a response.
+    /// The first `len` bytes of the discovery log page.
     pub(super) fn page(&mut self, len: u32) -> Vec<u8> {
         let log = (len / 4 - 1) << 16 | 0x70;
         let answer = self.command(2, &[(8, len), (10, log)], 24 + len as usize + 24);
