@@ -138,6 +138,7 @@ fn commands_in_flight_have_lists_of_their_own() {
         verify: true,
         block_size: 64 << 10,
         span: Some(4 << 20),
+        runtime: Duration::from_micros(500),
         ..job(Rw::RandRw)
     };
     let result = run_on(&mut device, &job).unwrap();
@@ -371,14 +372,15 @@ fn jobs_that_do_not_fit_are_refused() {
 
 #[test]
 fn every_place_of_larger_buffers_holds_its_own_data() {
-    for block_size in [512, 1536, 8192, 64 << 10] {
+    // A command takes a microsecond: each place of the two larger ones is used several times.
+    for (block_size, us) in [(512, 5000), (1536, 5000), (8192, 1500), (64 << 10, 500)] {
         let mut device = device();
         let job = Job {
             verify: true,
             block_size,
             span: Some(4 << 20),
             buffers: Some(4 << 20),
-            runtime: Duration::from_millis(5),
+            runtime: Duration::from_micros(us),
             ..job(Rw::RandRw)
         };
         let result = run_on(&mut device, &job).unwrap();
