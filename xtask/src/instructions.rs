@@ -91,6 +91,8 @@ fn command(workspace: &Workspace) -> Result<Command> {
         "path",
         "--bench",
         "mediated",
+        "--bench",
+        "tcp",
         "--",
         "--output-format=json",
     ])

@@ -10,6 +10,7 @@
 #![expect(clippy::unwrap_used, reason = "a count ends where its host fails")]
 
 mod mediated;
+mod tcp;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use port::namespace::Namespace;
 use port::time::Time;
 use port::{Channel as Port, ChannelId, MediumTraits};
 use subsystem::{Subsystem, SubsystemConfig};
+pub use tcp::{Tcp, TcpLoad};
 
 /// Commands of every count. A queue that is filled once has 1,023; these are whole batches of 32.
 pub const COMMANDS: u32 = 992;

@@ -156,8 +156,10 @@ pub(super) const ALLOWED: Table<'static> = &[
             "media",
             "memory",
             "nvme-spec",
+            "nvme-tcp",
             "port",
             "subsystem",
+            "transport",
         ],
     ),
     (
