@@ -1,7 +1,8 @@
 //! Events become bytes. Data and their digest are the caller's: it sends them from where they lie.
 
+use arrayvec::ArrayVec;
 use nvme_spec::tcp::{
-    CapsuleCmd, CapsuleResp, CommonHeader, DIGEST_SIZE, DataHeader, IcReq, IcResp,
+    CapsuleCmd, CapsuleResp, CommonHeader, DIGEST_SIZE, DataHeader, Digests, IcReq, IcResp,
     MAX_TERM_REQ_SIZE, PduFlags, PduType, R2t, TermReq,
 };
 use nvme_spec::{Cqe, Sqe};
@@ -15,21 +16,26 @@ use crate::header::alignment;
 use crate::transfer::Piece;
 
 /// The bytes of a PDU before its data: header, digest and padding.
-#[derive(Clone, Copy, Debug)]
-pub struct Head {
-    bytes: [u8; MAX_TERM_REQ_SIZE],
-    len: usize,
-}
+#[derive(Clone, Debug)]
+pub struct Head(ArrayVec<u8, MAX_TERM_REQ_SIZE>);
 
 impl Head {
     #[inline]
     fn new(bytes: &[u8]) -> Self {
-        let mut head = Self {
-            bytes: [0; MAX_TERM_REQ_SIZE],
-            len: bytes.len(),
-        };
-        head.bytes[..bytes.len()].copy_from_slice(bytes);
+        let mut head = Self(ArrayVec::new());
+        head.add(bytes);
         head
+    }
+
+    /// Adds bytes.
+    ///
+    /// # Panics
+    /// They are more than the longest head has.
+    #[inline]
+    fn add(&mut self, bytes: &[u8]) {
+        self.0
+            .try_extend_from_slice(bytes)
+            .expect("no head is longer than a termination request");
     }
 }
 
@@ -38,7 +44,7 @@ impl std::ops::Deref for Head {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        &self.0
     }
 }
 
@@ -46,12 +52,31 @@ impl std::ops::Deref for Head {
 #[derive(Clone, Copy, Debug)]
 pub struct Encoder {
     agreement: Agreement,
+    /// The common head of a response.
+    response: CommonHeader,
+    /// Those of the last data of a command, without and with SUCCESS, as if there were no data.
+    last_c2h: [CommonHeader; 2],
 }
 
 impl Encoder {
     /// The encoder of a connection.
-    pub const fn new(agreement: Agreement) -> Self {
-        Self { agreement }
+    pub fn new(agreement: Agreement) -> Self {
+        let digests = agreement.digests;
+        let last = |success| {
+            let flags = PduFlags::new().with_last(true).with_success(success);
+            let header = size_of::<DataHeader>();
+            let pda_z = agreement.host_alignment_z;
+            let one = common(digests, PduType::C2H_DATA, header, flags, pda_z, 1);
+            CommonHeader {
+                plen: one.plen - 1,
+                ..one
+            }
+        };
+        Self {
+            agreement,
+            response: without_data(digests, PduType::CAPSULE_RESP, size_of::<CapsuleResp>()),
+            last_c2h: [false, true].map(last),
+        }
     }
 
     /// Whether a [`DataDigest`](crate::DataDigest) stands behind data.
@@ -76,11 +101,10 @@ impl Encoder {
     /// A completion.
     #[inline]
     pub fn response(&self, cqe: &Cqe) -> Head {
-        let mut pdu = CapsuleResp {
+        let pdu = CapsuleResp {
+            common: self.response,
             cqe: *cqe,
-            ..CapsuleResp::default()
         };
-        pdu.common = self.without_data(PduType::CAPSULE_RESP, size_of_val(&pdu));
         self.head(&pdu, pdu.common)
     }
 
@@ -96,11 +120,13 @@ impl Encoder {
     /// a command may have, they stand for its completion.
     #[inline]
     pub fn c2h_data(&self, piece: &Piece, success: bool) -> Head {
-        let flags = PduFlags::new()
-            .with_last(piece.last)
-            .with_success(success && piece.last);
-        let pda_z = self.agreement.host_alignment_z;
-        self.data(PduType::C2H_DATA, flags, pda_z, piece)
+        if !piece.last {
+            let pda_z = self.agreement.host_alignment_z;
+            return self.data(PduType::C2H_DATA, PduFlags::new(), pda_z, piece);
+        }
+        let last = self.last_c2h[usize::from(success)];
+        let plen = last.plen.checked_add(piece.len).expect(SHORT);
+        self.with_data(CommonHeader { plen, ..last }, piece)
     }
 
     /// A request for the data of `piece`.
@@ -112,32 +138,30 @@ impl Encoder {
             r2tl: piece.len,
             ..R2t::default()
         };
-        pdu.common = self.without_data(PduType::R2T, size_of_val(&pdu));
+        pdu.common = without_data(self.agreement.digests, PduType::R2T, size_of_val(&pdu));
         self.head(&pdu, pdu.common)
     }
 
     #[inline]
     fn data(&self, pdu_type: PduType, flags: PduFlags, pda_z: u8, piece: &Piece) -> Head {
-        let mut pdu = DataHeader {
+        let header = size_of::<DataHeader>();
+        let common = self.common(pdu_type, header, flags, pda_z, piece.len);
+        self.with_data(common, piece)
+    }
+
+    #[inline]
+    fn with_data(&self, common: CommonHeader, piece: &Piece) -> Head {
+        let pdu = DataHeader {
+            common,
             cccid: piece.cccid,
             ttag: piece.ttag,
             datao: piece.offset,
             datal: piece.len,
             ..DataHeader::default()
         };
-        pdu.common = self.common(pdu_type, size_of_val(&pdu), flags, pda_z, piece.len);
-        self.head(&pdu, pdu.common)
+        self.head(&pdu, common)
     }
 
-    #[inline]
-    fn without_data(&self, pdu_type: PduType, header: usize) -> CommonHeader {
-        self.common(pdu_type, header, PduFlags::new(), 0, 0)
-    }
-
-    /// The common head of a PDU with `data` bytes of data.
-    ///
-    /// # Panics
-    /// The PDU would be longer than 4 GiB: its caller has a limit far below.
     #[inline]
     fn common(
         &self,
@@ -147,27 +171,7 @@ impl Encoder {
         pda_z: u8,
         data: u32,
     ) -> CommonHeader {
-        let digests = self.agreement.digests;
-        let after = header + if digests.header() { DIGEST_SIZE } else { 0 };
-        let flags = flags.with_hdgst(digests.header());
-        let mut common = CommonHeader {
-            pdu_type,
-            flags,
-            hlen: u8::try_from(header).expect("the longest header has 128 bytes"),
-            pdo: 0,
-            plen: u32::try_from(after).expect("the longest header has 128 bytes"),
-        };
-        if data > 0 {
-            let head = after.next_multiple_of(alignment(pda_z));
-            common.pdo = u8::try_from(head).expect("a header of 76 bytes ends at most at 128");
-            common.flags.set_ddgst(digests.data());
-            let digest = if digests.data() { DIGEST_SIZE } else { 0 };
-            common.plen = u32::try_from(head + digest)
-                .ok()
-                .and_then(|rest| rest.checked_add(data))
-                .expect("data are limited far below 4 GiB");
-        }
-        common
+        common(self.agreement.digests, pdu_type, header, flags, pda_z, data)
     }
 
     /// The header, its digest and its padding.
@@ -176,13 +180,55 @@ impl Encoder {
         let header = pdu.as_bytes();
         let mut head = Head::new(header);
         if self.agreement.digests.header() {
-            let digest = of_header(header);
-            head.bytes[header.len()..header.len() + DIGEST_SIZE].copy_from_slice(&digest);
-            head.len += DIGEST_SIZE;
+            head.add(&of_header(header));
         }
-        head.len = head.len.max(usize::from(common.pdo));
+        while head.len() < usize::from(common.pdo) {
+            head.add(&[0]);
+        }
         head
     }
+}
+
+/// Why no length of a PDU is beyond its field.
+const SHORT: &str = "data are limited far below 4 GiB";
+
+/// The common head of a PDU with `data` bytes of data.
+///
+/// # Panics
+/// The PDU would be longer than 4 GiB: its caller has a limit far below.
+#[inline]
+fn common(
+    digests: Digests,
+    pdu_type: PduType,
+    header: usize,
+    flags: PduFlags,
+    pda_z: u8,
+    data: u32,
+) -> CommonHeader {
+    let after = header + if digests.header() { DIGEST_SIZE } else { 0 };
+    let flags = flags.with_hdgst(digests.header());
+    let mut common = CommonHeader {
+        pdu_type,
+        flags,
+        hlen: u8::try_from(header).expect("the longest header has 128 bytes"),
+        pdo: 0,
+        plen: u32::try_from(after).expect("the longest header has 128 bytes"),
+    };
+    if data > 0 {
+        let head = after.next_multiple_of(alignment(pda_z));
+        common.pdo = u8::try_from(head).expect("a header of 76 bytes ends at most at 128");
+        common.flags.set_ddgst(digests.data());
+        let digest = if digests.data() { DIGEST_SIZE } else { 0 };
+        common.plen = u32::try_from(head + digest)
+            .ok()
+            .and_then(|rest| rest.checked_add(data))
+            .expect(SHORT);
+    }
+    common
+}
+
+fn without_data(digests: Digests, pdu_type: PduType, header: usize) -> CommonHeader {
+    common(digests, pdu_type, header, PduFlags::new(), 0, 0)
 }
 
 impl From<&IcReq> for Head {
@@ -221,8 +267,7 @@ impl Fault {
             reserved: [0; 10],
         };
         let mut head = Head::new(pdu.as_bytes());
-        head.bytes[own..own + len].copy_from_slice(&header[..len]);
-        head.len += len;
+        head.add(&header[..len]);
         head
     }
 }

@@ -6,6 +6,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
+use arrayvec::ArrayVec;
+
 use crate::guest::host::HostMemory;
 
 /// Most parts of one [`send`].
@@ -82,22 +84,16 @@ impl Part<'_> {
 /// # Panics
 /// A part does not lie inside its memory.
 pub fn send(socket: impl AsFd, parts: &[Part<'_>]) -> io::Result<usize> {
-    let mut raw = [libc::iovec {
-        iov_base: std::ptr::null_mut(),
-        iov_len: 0,
-    }; MAX_PARTS];
-    let count = parts.len().min(MAX_PARTS);
-    for (raw, part) in raw.iter_mut().zip(parts) {
-        *raw = part.raw();
-    }
+    let raw = parts.iter().take(MAX_PARTS).map(Part::raw);
+    let mut raw: ArrayVec<libc::iovec, MAX_PARTS> = raw.collect();
     // SAFETY: all fields of the structure may be zero: no name, no control data, no parts.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = raw.as_mut_ptr();
-    message.msg_iovlen = count;
+    message.msg_iovlen = raw.len();
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-    // SAFETY: the first `count` parts are the bytes of slices and of mappings that the caller
-    // holds, and the kernel only reads them. A controller may write a mapping meanwhile: any
-    // mixture is a valid result.
+    // SAFETY: the parts are the bytes of slices and of mappings that the caller holds, and the
+    // kernel only reads them. A controller may write a mapping meanwhile: any mixture is a valid
+    // result.
     let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }

@@ -11,7 +11,7 @@ use crate::Side;
 use crate::agreement::Agreement;
 use crate::digest::{DataDigest, of_header};
 use crate::fault::Fault;
-use crate::header::{Layout, Rules};
+use crate::header::{Layout, Rules, alignment};
 
 /// What the next bytes are. A PDU with data is its head, then pieces of data, then their end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +77,49 @@ const MAX_HEAD: usize = 256;
 #[derive(Debug)]
 pub struct Decoder {
     rules: Rules,
+    usual: Usual,
     state: State,
     head: [u8; MAX_HEAD],
     have: usize,
+}
+
+/// The first eight bytes of the PDUs that come most, as far as they are always the same: a command
+/// without data in its capsule, or data from a controller, both without digests.
+#[derive(Clone, Copy, Debug)]
+enum Usual {
+    None,
+    Command,
+    Data,
+}
+
+/// PDU Type, HDGSTF, HLEN and PLEN of a common head that is one little-endian number.
+const COMMAND_MASK: u64 = 0xffff_ffff_00ff_01ff;
+const COMMAND: u64 =
+    usual(PduType::CAPSULE_CMD, size_of::<CapsuleCmd>()) | (size_of::<CapsuleCmd>() as u64) << 32;
+/// Bytes before the data of a PDU with data and without digests.
+const DATA_HEAD: u32 = 24;
+const _: () = assert!(size_of::<DataHeader>() == DATA_HEAD as usize);
+/// PDU Type, HDGSTF, DDGSTF, HLEN and PDO.
+const DATA_MASK: u64 = 0xffff_03ff;
+const DATA: u64 =
+    usual(PduType::C2H_DATA, size_of::<DataHeader>()) | (size_of::<DataHeader>() as u64) << 24;
+
+const fn usual(pdu_type: PduType, header: usize) -> u64 {
+    pdu_type.0 as u64 | (header as u64) << 16
+}
+
+impl Usual {
+    /// That of a side. Digests and unusual alignments need the rules.
+    fn of(side: Side, agreement: &Agreement) -> Self {
+        let digests = agreement.digests;
+        let is_aligned =
+            size_of::<DataHeader>().is_multiple_of(alignment(agreement.host_alignment_z));
+        match side {
+            Side::Controller if !digests.header() => Self::Command,
+            Side::Host if !digests.header() && !digests.data() && is_aligned => Self::Data,
+            _ => Self::None,
+        }
+    }
 }
 
 impl Decoder {
@@ -92,6 +132,7 @@ impl Decoder {
                 agreement: None,
                 max_data,
             },
+            usual: Usual::None,
             state: State::Head,
             head: [0; MAX_HEAD],
             have: 0,
@@ -99,8 +140,9 @@ impl Decoder {
     }
 
     /// Goes on after the first PDUs of both sides.
-    pub const fn agree(&mut self, agreement: Agreement) {
+    pub fn agree(&mut self, agreement: Agreement) {
         self.rules.agreement = Some(agreement);
+        self.usual = Usual::of(self.rules.side, &agreement);
     }
 
     /// Changes the maximum number of bytes of data: a queue's limit is known only after Connect.
@@ -165,6 +207,18 @@ impl Decoder {
     /// The peer has broken a rule. The connection ends; more bytes are ignored.
     #[inline]
     pub fn step<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fault> {
+        if let State::Head = self.state
+            && self.have == 0
+            && let Some(event) = self.usual(bytes)
+        {
+            return Ok(Some(event));
+        }
+        self.other(bytes)
+    }
+
+    /// As [`Decoder::step`], whatever comes.
+    #[inline(never)]
+    fn other<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fault> {
         match self.state {
             State::Head => {
                 let event = self.head(bytes);
@@ -195,6 +249,35 @@ impl Decoder {
                 *bytes = &[];
                 Ok(None)
             }
+        }
+    }
+
+    /// A PDU of the usual kind whose head is in `bytes`. Another one, or one at fault, is judged by
+    /// the rules.
+    #[inline]
+    fn usual<'a>(&mut self, bytes: &mut &'a [u8]) -> Option<Event<'a>> {
+        let common = u64::from_le_bytes(*bytes.first_chunk()?);
+        match self.usual {
+            Usual::Command if common & COMMAND_MASK == COMMAND => {
+                let (pdu, rest) = bytes.split_first_chunk::<{ size_of::<CapsuleCmd>() }>()?;
+                *bytes = rest;
+                let sqe = read::<CapsuleCmd>(pdu).sqe;
+                Some(Event::Capsule { sqe, data: 0 })
+            }
+            Usual::Data if common & DATA_MASK == DATA => {
+                let (pdu, rest) = bytes.split_first_chunk::<{ size_of::<DataHeader>() }>()?;
+                let header = read::<DataHeader>(pdu);
+                let left = header.common.plen.checked_sub(DATA_HEAD)?;
+                let flags = header.common.flags;
+                let is_right = left > 0 && left <= self.rules.max_data && header.datal == left;
+                if !is_right || flags.success() && !flags.last() {
+                    return None;
+                }
+                *bytes = rest;
+                self.state = State::Data { left, digest: None };
+                Some(Event::C2hData(header))
+            }
+            _ => None,
         }
     }
 

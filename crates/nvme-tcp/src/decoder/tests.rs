@@ -542,7 +542,63 @@ fn sent() -> impl Strategy<Value = Sent> {
     ]
 }
 
+/// The first event of a head that comes in one piece, or with its first byte apart from the rest.
+fn first(side: Side, agreement: Agreement, head: &[u8], apart: bool) -> String {
+    let mut decoder = Decoder::new(side, MAX_DATA);
+    decoder.agree(agreement);
+    let (mut one, mut rest) = head.split_at(usize::from(apart));
+    let event = decoder.step(&mut one);
+    if !one.is_empty() || event != Ok(None) {
+        return format!("{event:?} of one byte");
+    }
+    let event = decoder.step(&mut rest);
+    match event.map(|event| format!("{event:?}")) {
+        // The connection ends.
+        Err(fault) => format!("{fault:?}"),
+        Ok(event) => format!(
+            "{event:?}, {} of data, {} left",
+            decoder.data_left(),
+            rest.len()
+        ),
+    }
+}
+
 proptest! {
+    #[test]
+    fn a_head_in_one_piece_is_judged_as_one_in_two(
+        side in prop_oneof![Just(Side::Host), Just(Side::Controller)],
+        digests in prop_oneof![3 => Just([false; 2]), 1 => any::<[bool; 2]>()],
+        alignments in prop_oneof![3 => Just([0; 2]), 1 => prop::array::uniform2(0..=31u8)],
+        data in prop_oneof![Just(0), 1..=2 * MAX_DATA],
+        last in any::<bool>(),
+        success in any::<bool>(),
+        changed in prop::option::of((0..24usize, 1..=255u8)),
+    ) {
+        let agreement = Agreement {
+            digests: Digests::new().with_header(digests[0]).with_data(digests[1]),
+            host_alignment_z: alignments[0],
+            controller_alignment_z: alignments[1],
+            max_h2c_data: MAX_DATA,
+            max_r2t_z: 0,
+        };
+        // An agreement with another alignment has other heads, which are at fault here.
+        let other = Agreement { host_alignment_z: alignments[1], ..agreement };
+        for encoder in [agreement, other].map(Encoder::new) {
+            let piece = Piece { cccid: 1, ttag: 2, offset: 0, len: data.max(1), last };
+            let head = match side {
+                Side::Controller => encoder.capsule(&Sqe::default(), data),
+                Side::Host => encoder.c2h_data(&piece, success),
+            };
+            let mut bytes = head.to_vec();
+            if let Some((at, by)) = changed {
+                bytes[at] ^= by;
+            }
+            bytes.extend([0; 8]);
+            let [whole, apart] = [false, true].map(|apart| first(side, agreement, &bytes, apart));
+            prop_assert_eq!(whole, apart);
+        }
+    }
+
     #[test]
     fn what_a_host_writes_a_controller_reads(
         pdus in prop::collection::vec(sent(), 1..8),

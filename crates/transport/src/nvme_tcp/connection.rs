@@ -159,26 +159,18 @@ const fn authentication_name(failed: Failed) -> &'static str {
     }
 }
 
-/// A PDU that waits to be sent.
+/// A PDU without data that is to be sent.
 #[derive(Debug)]
 pub(super) struct Pdu {
     head: Head,
-    /// Place and length of its data in the private memory.
-    data: Option<(usize, u32)>,
-    digest: Option<[u8; 4]>,
     /// The command whose last PDU this is.
-    pub(super) frees: Option<u16>,
+    frees: Option<u16>,
 }
 
 impl Pdu {
-    /// A PDU without data.
-    pub(super) fn bare(head: Head, frees: Option<u16>) -> Self {
-        Self {
-            head,
-            data: None,
-            digest: None,
-            frees,
-        }
+    /// Of the head alone.
+    pub(super) const fn bare(head: Head, frees: Option<u16>) -> Self {
+        Self { head, frees }
     }
 }
 
@@ -186,8 +178,10 @@ impl Pdu {
 #[derive(Debug)]
 struct Queued {
     head: usize,
+    /// Place and length of its data in the private memory.
     data: Option<(usize, u32)>,
     digest: Option<[u8; 4]>,
+    /// The command whose last PDU this is.
     frees: Option<u16>,
 }
 
@@ -217,18 +211,14 @@ impl Output {
         self.heads.reserve(pdus * head);
     }
 
-    fn push(&mut self, pdu: &Pdu) {
-        if self.from > 0 && self.heads.len() + pdu.head.len() > self.heads.capacity() {
+    #[inline]
+    fn push(&mut self, head: &Head, queued: Queued) {
+        if self.from > 0 && self.heads.len() + head.len() > self.heads.capacity() {
             self.heads.drain(..self.from);
             self.from = 0;
         }
-        self.heads.extend_from_slice(&pdu.head);
-        self.pdus.push_back(Queued {
-            head: pdu.head.len(),
-            data: pdu.data,
-            digest: pdu.digest,
-            frees: pdu.frees,
-        });
+        self.heads.extend_from_slice(head);
+        self.pdus.push_back(queued);
     }
 
     fn pop(&mut self) {
@@ -245,11 +235,18 @@ impl Output {
         let mut parts = Parts::new();
         let (mut skip, mut bytes) = (self.gone, 0);
         let mut add = |part: Part<'a>| {
-            let gone = skip.min(part.len());
-            skip -= gone;
-            bytes += part.len() - gone;
-            if gone < part.len() {
-                parts.push(part.behind(gone));
+            let len = part.len();
+            bytes += len;
+            if skip == 0 && len > 0 {
+                parts.push(part);
+            } else {
+                // Of the first PDU, some have gone.
+                let gone = skip.min(len);
+                skip -= gone;
+                bytes -= gone;
+                if gone < len {
+                    parts.push(part.behind(gone));
+                }
             }
             parts.remaining_capacity()
         };
@@ -468,18 +465,26 @@ impl Connection {
 
     /// Has a PDU sent.
     pub(super) fn push(&mut self, pdu: Pdu) {
-        self.out.push(&pdu);
+        let queued = Queued {
+            head: pdu.head.len(),
+            data: None,
+            digest: None,
+            frees: pdu.frees,
+        };
+        self.out.push(&pdu.head, queued);
     }
 
     /// Has a PDU sent with data that lie at `at` of the private memory.
-    pub(super) fn push_data(&mut self, head: Head, at: usize, len: u32, frees: Option<u16>) {
+    #[inline]
+    pub(super) fn push_data(&mut self, head: &Head, at: usize, len: u32, frees: Option<u16>) {
         let digest = self.encoder().data_digest().then(|| self.digest(at, len));
-        self.out.push(&Pdu {
-            head,
+        let queued = Queued {
+            head: head.len(),
             data: Some((at, len)),
             digest,
             frees,
-        });
+        };
+        self.out.push(head, queued);
     }
 
     fn digest(&self, mut at: usize, len: u32) -> [u8; 4] {
@@ -558,7 +563,7 @@ impl Connection {
         self.forget();
         if is_whole {
             let head = fault.termination(Side::Controller, self.decoder.at_fault());
-            self.out.push(&Pdu::bare(head, None));
+            self.push(Pdu::bare(head, None));
         }
     }
 
@@ -672,7 +677,7 @@ mod tests {
                 let head = connection.encoder().c2h_data(&piece, false);
                 expected.extend_from_slice(&head);
                 expected.extend_from_slice(&data[at..at + len]);
-                connection.push_data(head, at, piece.len, None);
+                connection.push_data(&head, at, piece.len, None);
             }
             let head = connection.encoder().response(&cqe);
             expected.extend_from_slice(&head);

@@ -243,7 +243,7 @@ impl DiscoverySession {
                 for piece in Pieces::of_read(sqe.cid, len, u32::MAX) {
                     let head = self.connection.encoder().c2h_data(&piece, false);
                     let at = piece.offset as usize;
-                    self.connection.push_data(head, at, piece.len, None);
+                    self.connection.push_data(&head, at, piece.len, None);
                 }
                 let cqe = self.cqe(sqe.cid, Status::SUCCESSFUL_COMPLETION);
                 self.respond(&cqe);

@@ -588,7 +588,7 @@ impl Queue {
             };
             let head = self.connection.encoder().c2h_data(&piece, stands);
             let frees = stands.then_some(index);
-            self.connection.push_data(head, at, data.len, frees);
+            self.connection.push_data(&head, at, data.len, frees);
         }
         if stands {
             self.next_head();
