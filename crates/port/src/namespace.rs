@@ -108,6 +108,7 @@ impl Namespace {
     }
 
     /// Whether it has logical blocks, which the structures of the NVM command set describe.
+    #[inline]
     #[must_use]
     pub fn has_blocks(&self) -> bool {
         self.set.as_ref().is_none_or(|set| set.has_blocks())

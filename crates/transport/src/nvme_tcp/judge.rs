@@ -9,7 +9,7 @@ use nvme_spec::sgl::{SglDescriptorSubType, SglDescriptorType};
 use nvme_spec::sqe::{Fuse, Psdt};
 use nvme_spec::zoned::ZonedOpcode;
 use nvme_spec::{Sqe, Status};
-use port::namespace::NamespaceTable;
+use port::namespace::{Namespace, NamespaceTable};
 use port::set::Data as Moves;
 
 /// Sub type of the descriptor of data that travel beside the capsule (TCP 1.1, 3.3.2.1).
@@ -75,17 +75,19 @@ pub(super) fn judge(sqe: &Sqe, in_capsule: u32, limits: &Limits<'_>) -> Result<D
     if !limits.ready {
         return Err(Status::COMMAND_SEQUENCE_ERROR);
     }
-    let data = data(sqe, direction(sqe, limits.namespaces)?, in_capsule)?;
+    let namespace = limits.namespaces.and_then(|all| all.get(sqe.nsid));
+    let data = data(sqe, direction(sqe, namespace)?, in_capsule)?;
     if data.len > limits.max_transfer {
         return Err(Status::INVALID_FIELD_IN_COMMAND);
     }
     match limits.namespaces {
         None => admin(sqe, data.len)?,
-        Some(namespaces) => {
+        Some(_) => {
             if sqe.flags.fuse() != Fuse::NORMAL && data.len > limits.small {
                 return Err(Status::INVALID_FIELD_IN_COMMAND);
             }
-            if blocks_len(sqe, namespaces).is_some_and(|len| len != u64::from(data.len)) {
+            let blocks_len = namespace.and_then(|namespace| blocks_len_in(namespace, sqe));
+            if blocks_len.is_some_and(|len| len != u64::from(data.len)) {
                 return Err(Status::DATA_SGL_LENGTH_INVALID);
             }
         }
@@ -140,9 +142,9 @@ fn fabrics(sqe: &Sqe, in_capsule: u32, limits: &Limits<'_>) -> Result<Data, Stat
 }
 
 /// The direction of a command's data: that of its opcode, unless its command set knows another.
-fn direction(sqe: &Sqe, namespaces: Option<&NamespaceTable>) -> Result<DataTransfer, Status> {
+#[inline]
+fn direction(sqe: &Sqe, namespace: Option<&Namespace>) -> Result<DataTransfer, Status> {
     let by_opcode = DataTransfer::of_opcode(sqe.opcode);
-    let namespace = namespaces.and_then(|namespaces| namespaces.get(sqe.nsid));
     let Some((namespace, set)) = namespace.and_then(|of| Some((of, of.set.as_ref()?))) else {
         return Ok(by_opcode);
     };
@@ -249,8 +251,12 @@ pub(super) fn fills(sqe: &Sqe, len: u32, namespaces: &NamespaceTable) -> bool {
 /// controller checks other commands against their descriptor; Linux sends a page for one range of
 /// Dataset Management.
 pub(super) fn blocks_len(sqe: &Sqe, namespaces: &NamespaceTable) -> Option<u64> {
+    blocks_len_in(namespaces.get(sqe.nsid)?, sqe)
+}
+
+#[inline]
+fn blocks_len_in(namespace: &Namespace, sqe: &Sqe) -> Option<u64> {
     const APPEND: u8 = ZonedOpcode::ZONE_APPEND.0;
-    let namespace = namespaces.get(sqe.nsid)?;
     let moves = match sqe.nvm_opcode() {
         NvmOpcode::READ | NvmOpcode::WRITE | NvmOpcode::COMPARE => namespace.has_blocks(),
         NvmOpcode(APPEND) => namespace.csi() == Csi::ZONED_NAMESPACE,
@@ -265,7 +271,6 @@ mod tests {
     use std::sync::Arc;
 
     use nvme_spec::log::CommandEffects;
-    use port::namespace::Namespace;
     use port::set::{Access, Asked, CommandSet};
     use port::{ChannelId, MediumTraits};
 
@@ -336,7 +341,7 @@ mod tests {
                 cdw11,
                 ..Sqe::default()
             };
-            direction(&sqe, Some(&table))
+            direction(&sqe, table.get(sqe.nsid))
         };
         assert_eq!(of(APPEND, 2, 0), Ok(DataTransfer::HostToController));
         assert_eq!(of(RETRIEVE, 2, 0), Ok(DataTransfer::ControllerToHost));
