@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use authentication::{Concatenates, Parties, Secret, TlsIdentity, TlsKey, TlsPsk};
+use authentication::{Concatenates, Parties, Secret, TlsIdentity, TlsKey};
+use tls::Session;
 
-use super::authentication::{Powers, Proof};
-use super::generated::GeneratedKeys;
+use super::authentication::Powers;
+use super::generated::{GeneratedKeys, Kept};
+use super::peer::Peer;
+use super::proof::Proof;
 
 /// The secrets of a host.
 #[derive(Clone, Debug)]
@@ -103,10 +106,25 @@ impl Access {
 
     /// The key of this name that a host has made: a host that may still make keys, by the secret
     /// that it has still.
-    pub(super) fn find_generated(&self, identity: &TlsIdentity<'_>) -> Option<Arc<TlsPsk>> {
+    pub(super) fn find_generated(&self, identity: &TlsIdentity<'_>) -> Option<Arc<Kept>> {
         let host = self.allowed(identity.hostnqn())?;
         let keys = host.keys.as_ref().filter(|_| host.tls.is_none())?;
         self.generated()?.find(identity, &keys.host)
+    }
+
+    /// Who is at the other end of a session. `None`: the name of its key is none of a host's.
+    pub(super) fn peer(&self, session: &Session) -> Option<Peer> {
+        let identity = TlsIdentity::parse(session.identity())?;
+        let generated = identity.is_generated().then(|| {
+            // Of a key that is gone since the handshake only that is known.
+            let kept = self.find_generated(&identity);
+            kept.map_or(Proof::Host, |kept| kept.proof)
+        });
+        Some(Peer {
+            hostnqn: identity.hostnqn().to_owned(),
+            subnqn: identity.subnqn().to_owned(),
+            generated,
+        })
     }
 
     /// Whether a host comes through TLS with a key that it has made, or with its own one.

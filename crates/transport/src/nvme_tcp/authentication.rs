@@ -16,8 +16,8 @@ use port::time::Time;
 
 use super::connect::Refusal;
 use super::generated::GeneratedKeys;
-use super::judge::Gate;
 use super::places::{Place, Places};
+use super::proof::Proof;
 
 /// Exchanges in progress at most, of all that have the same [`Powers`].
 const EXCHANGES: usize = 64;
@@ -31,41 +31,6 @@ const EXCHANGE_NS: u64 = 20_000_000_000;
 const CLOSE_NS: u64 = 3_000_000_000;
 /// How often the result of work is looked for.
 const LOOK_NS: u64 = 1_000_000;
-
-/// What a host has proved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Proof {
-    /// It does not have to prove anything.
-    #[default]
-    Unasked,
-    /// Nothing yet.
-    Pending,
-    /// That it knows its secret, to make a key of TLS: it comes again with that.
-    Concatenated,
-    /// That it knows its secret.
-    Host,
-    /// The same, and the controller has proved that it knows its own.
-    Both,
-}
-
-impl Proof {
-    /// At Connect; with a generated key of TLS its host has proved its secret before.
-    pub(super) fn of(exchange: Option<&Exchange>, has_generated: bool) -> Self {
-        match exchange {
-            None if has_generated => Self::Host,
-            None => Self::Unasked,
-            Some(_) => Self::Pending,
-        }
-    }
-
-    pub(super) fn gate(self) -> Gate {
-        match self {
-            Self::Unasked => Gate::None,
-            Self::Pending | Self::Concatenated => Gate::Closed,
-            Self::Host | Self::Both => Gate::Passed,
-        }
-    }
-}
 
 /// A way to the thread that computes powers.
 #[derive(Clone, Debug)]
@@ -201,7 +166,9 @@ impl Exchange {
     /// Keeps the key that both sides have made, before the host can come with it.
     fn keep_generated(&mut self, now: Time) {
         if let Some(generated) = self.side.take_generated() {
-            self.generated.keep(self.side.parties(), generated, now);
+            let both = self.side.outcome() == Outcome::Authenticated { both: true };
+            let made = (generated, Proof::authenticated(both));
+            self.generated.keep(self.side.parties(), made, now);
             (self.is_concatenated, self.place) = (true, None);
             self.until = self.until.min(now + CLOSE_NS);
         }

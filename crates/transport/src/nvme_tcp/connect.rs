@@ -15,6 +15,7 @@ use nvme_spec::{Sqe, Status};
 
 use super::TargetConfig;
 use super::peer::Peer;
+use super::proof::Proof;
 
 /// Entries of an admin queue at most.
 pub(super) const ADMIN_DEPTH: u16 = 128;
@@ -128,8 +129,8 @@ pub(super) struct Connect {
     pub(super) cntlid: u16,
     /// It is for the discovery subsystem.
     pub(super) is_discovery: bool,
-    /// Its host comes through TLS with a key that it has made in an exchange.
-    pub(super) has_generated: bool,
+    /// Its host comes through TLS with a key that it has made in an exchange: what that has proved.
+    pub(super) generated: Option<Proof>,
     pub(super) host: Host,
 }
 
@@ -195,13 +196,13 @@ pub(super) fn judge(
         return Err(Refusal::Host);
     }
     let has_key = config.access.tls_key(nqn).is_some();
-    let has_generated = peer.is_some_and(|peer| peer.is_generated);
+    let generated = peer.and_then(|peer| peer.generated);
     let must_concatenate = config.access.concatenates(nqn) == Concatenates::Always;
     match peer {
         Some(peer) if peer.hostnqn != nqn => return Err(Refusal::Peer),
         Some(peer) if peer.subnqn != subnqn => return Err(Refusal::Data(SUBNQN_OFFSET)),
         // Its key was taken from it after its handshake.
-        Some(_) if !is_discovery && !config.access.comes_through_tls(nqn, has_generated) => {
+        Some(_) if !is_discovery && !config.access.comes_through_tls(nqn, generated.is_some()) => {
             return Err(Refusal::Peer);
         }
         None if !is_discovery && has_key => return Err(Refusal::Plain),
@@ -221,7 +222,7 @@ pub(super) fn judge(
         kato_ms: sqe.cdw12,
         cntlid: data.cntlid,
         is_discovery,
-        has_generated,
+        generated,
         host: Host {
             nqn: nqn.to_owned(),
             id: data.hostid,

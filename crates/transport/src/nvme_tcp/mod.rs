@@ -50,6 +50,7 @@ mod judge;
 mod newcomer;
 mod peer;
 mod places;
+mod proof;
 mod properties;
 mod queue;
 mod remains;
@@ -65,7 +66,7 @@ pub use tls::available as tls_available;
 
 pub use self::access::{Access, Allowed, Keys};
 pub use self::association::{Association, Polled};
-pub use self::authentication::{Job, Powers, Proof, powers};
+pub use self::authentication::{Job, Powers, powers};
 pub use self::connect::{Host, Refusal};
 pub use self::connection::{End, INPUT, NEWCOMER_INPUT};
 pub use self::counters::Counters;
@@ -73,6 +74,7 @@ pub use self::discovery::{Channel, DiscoveryLog, DiscoverySession, Listed};
 pub use self::generated::GeneratedKeys;
 pub use self::greeting::{Greeted, Greeting, Next};
 pub use self::newcomer::{Arrival, Farewell, Newcomer, Progress};
+pub use self::proof::Proof;
 pub use self::secure::{Handshaker, Handshakes, Tls, handshakes};
 
 /// What the associations of one entrance have in common.

@@ -126,7 +126,8 @@ impl Newcomer {
         config: Arc<TargetConfig>,
         now: Time,
     ) -> Result<Self, End> {
-        let peer = Peer::of(&session).ok_or(End::Tls(tls::Failed::Identity))?;
+        let peer = config.access.peer(&session);
+        let peer = peer.ok_or(End::Tls(tls::Failed::Identity))?;
         Ok(Self {
             connection: Connection::secured(session),
             config,
@@ -331,7 +332,7 @@ fn exchange(
     is_secured: bool,
     now: Time,
 ) -> Result<Option<Exchange>, Refusal> {
-    if connect.is_discovery || connect.has_generated {
+    if connect.is_discovery || connect.generated.is_some() {
         return Ok(None);
     }
     let (nqn, subnqn, access) = (&connect.host.nqn, &config.subnqn, &config.access);

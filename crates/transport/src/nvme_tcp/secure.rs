@@ -252,7 +252,9 @@ fn find(access: &Access, names: &[String], offer: &Offer<'_>) -> Found {
     };
     if identity.is_generated() {
         return match access.find_generated(&identity) {
-            Some(psk) if psk.binds(offer.hello, offer.binder) => Found::Psk(key_of(&psk)),
+            Some(kept) if kept.psk.binds(offer.hello, offer.binder) => {
+                Found::Psk(key_of(&kept.psk))
+            }
             Some(_) => Found::AnotherKey,
             None => Found::Nothing,
         };

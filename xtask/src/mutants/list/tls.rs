@@ -36,8 +36,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "tls-key-taken",
         guard: "a host whose key was removed does not connect by its handshake",
         file: "crates/transport/src/nvme_tcp/connect.rs",
-        from: "Some(_) if !is_discovery && !config.access.comes_through_tls(nqn, has_generated) => {",
-        to: "Some(_) if is_discovery && !config.access.comes_through_tls(nqn, has_generated) => {",
+        from: "Some(_) if !is_discovery && !config.access.comes_through_tls(nqn, generated.is_some()) => {",
+        to: "Some(_) if is_discovery && !config.access.comes_through_tls(nqn, generated.is_some()) => {",
         test: host("nvme_tcp::secure::a_key_that_was_removed_is_none_after_its_handshake"),
     },
     Mutation {
@@ -207,7 +207,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "concat-clear",
         guard: "a connection on which a key was made serves nothing",
-        file: "crates/transport/src/nvme_tcp/authentication.rs",
+        file: "crates/transport/src/nvme_tcp/proof.rs",
         from: "Self::Pending | Self::Concatenated => Gate::Closed,",
         to: "Self::Pending => Gate::Closed,\n            Self::Concatenated => Gate::Passed,",
         test: host("nvme_tcp::concatenation::a_connection_on_which_a_key_was_made_serves_nothing"),
@@ -226,8 +226,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "concat-secret",
         guard: "a key that was made is good for as long as its host has the secret",
         file: "crates/transport/src/nvme_tcp/generated.rs",
-        from: "kept.secret.is_same(secret).then(|| kept.psk.clone())",
-        to: "secret.is_same(secret).then(|| kept.psk.clone())",
+        from: "kept.secret.is_same(secret).then_some(kept)",
+        to: "secret.is_same(secret).then_some(kept)",
         test: host(
             "nvme_tcp::concatenation::a_host_comes_with_the_key_that_it_has_made_for_as_long_as_it_has_its_secret",
         ),
@@ -236,8 +236,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "concat-lifetime",
         guard: "keys whose time is over are forgotten",
         file: "crates/transport/src/nvme_tcp/generated.rs",
-        from: "self.retain(|_, kept| now < kept.until);",
-        to: "self.retain(|_, kept| now <= kept.until);",
+        from: "if now >= place.0 => self.remove(*place),",
+        to: "if now > place.0 => self.remove(*place),",
         test: unit(
             "transport",
             "nvme_tcp::generated::tests::a_key_lasts_for_an_hour_and_for_the_secret_that_it_was_made_by",
@@ -247,8 +247,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "concat-bounded",
         guard: "a host has few keys that it has made",
         file: "crates/transport/src/nvme_tcp/generated.rs",
-        from: "if len >= OF_PAIR {",
-        to: "if len >= KEYS {",
+        from: "its.len() >= OF_PAIR",
+        to: "its.len() >= KEYS",
         test: unit(
             "transport",
             "nvme_tcp::generated::tests::keys_are_few_for_one_pair_and_in_all",
@@ -285,11 +285,21 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "concat-both",
+        guard: "a key that was made stands for what its exchange has proved",
+        file: "crates/transport/src/nvme_tcp/authentication.rs",
+        from: "let made = (generated, Proof::authenticated(both));",
+        to: "let made = (generated, Proof::authenticated(!both));",
+        test: host(
+            "nvme_tcp::concatenation::a_host_has_proved_what_the_exchange_of_its_key_has_proved",
+        ),
+    },
+    Mutation {
         name: "concat-total",
         guard: "all hosts have a limited number of keys that they have made",
         file: "crates/transport/src/nvme_tcp/generated.rs",
-        from: "} else if self.count >= KEYS {",
-        to: "} else if self.count > KEYS {",
+        from: "None if self.places.len() >= KEYS =>",
+        to: "None if self.places.len() > KEYS =>",
         test: unit(
             "transport",
             "nvme_tcp::generated::tests::keys_are_few_for_one_pair_and_in_all",

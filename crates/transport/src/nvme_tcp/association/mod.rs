@@ -23,11 +23,11 @@ use nvme_spec::Status;
 use nvme_spec::registers::ShutdownStatus;
 use port::time::Time;
 
-use crate::nvme_tcp::authentication::Proof;
 use crate::nvme_tcp::connect::{HOSTID_OFFSET, HOSTNQN_OFFSET, Host, QID_OFFSET, Refusal};
 use crate::nvme_tcp::connection::{Connection, End};
 use crate::nvme_tcp::counters::Counters;
 use crate::nvme_tcp::newcomer::{Arrival, Farewell};
+use crate::nvme_tcp::proof::Proof;
 use crate::nvme_tcp::queue::{Queue, Shared};
 use crate::nvme_tcp::remains::{Drained, Remains};
 use crate::nvme_tcp::rings::{BASE, PAGE};

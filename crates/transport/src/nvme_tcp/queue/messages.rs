@@ -8,8 +8,8 @@ use nvme_tcp::Piece;
 use port::time::Time;
 
 use super::Queue;
-use crate::nvme_tcp::authentication::Proof;
 use crate::nvme_tcp::connection::{End, Pdu};
+use crate::nvme_tcp::proof::Proof;
 use crate::nvme_tcp::slots::Slots;
 
 impl Queue {
@@ -140,7 +140,7 @@ impl Queue {
                 Ok(false)
             }
             Outcome::Authenticated { both } => {
-                self.proof = if both { Proof::Both } else { Proof::Host };
+                self.proof = Proof::authenticated(both);
                 self.exchange = None;
                 Ok(true)
             }

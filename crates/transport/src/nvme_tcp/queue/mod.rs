@@ -22,13 +22,14 @@ use nvme_tcp::{Event, Fault, Piece, Transfer};
 use port::namespace::NamespaceTable;
 use port::time::Time;
 
-use crate::nvme_tcp::authentication::{Exchange, Proof};
+use crate::nvme_tcp::authentication::Exchange;
 use crate::nvme_tcp::commands::{Commands, Place, State};
 use crate::nvme_tcp::connect::{Connect, Refusal};
 use crate::nvme_tcp::connection::{Connection, End, Pdu};
 use crate::nvme_tcp::counters::Counters;
 use crate::nvme_tcp::judge::{Limits, fills, judge};
 use crate::nvme_tcp::newcomer::{Farewell, refuse};
+use crate::nvme_tcp::proof::Proof;
 use crate::nvme_tcp::remains::{Drained, Remains};
 use crate::nvme_tcp::rings::{PAGE, Rings};
 use crate::nvme_tcp::sizes::{in_capsule, most, ring_entries, small_len, stride};
@@ -46,8 +47,7 @@ const SENDING: usize = 128;
 /// Bytes of data in one drain, above which no more are taken: their digests are computed here.
 const DRAINED: u32 = 1 << 20;
 
-/// Identifier of the association's own commands in its admin queue. Hosts do not use it (Base 2.1,
-/// 4.2.1).
+/// Identifier of our own commands in an admin queue, which hosts do not use (Base 2.1, 4.2.1).
 pub(in crate::nvme_tcp) const OWN_CID: u16 = 0xffff;
 /// What the queues of an association share.
 pub(in crate::nvme_tcp) struct Shared<'a> {
@@ -145,7 +145,7 @@ impl Queue {
             awaited: 0,
             lost: 0,
             cid: connect.cid,
-            proof: Proof::of(exchange.as_ref(), connect.has_generated),
+            proof: Proof::of(exchange.is_some(), connect.generated),
             exchange: exchange.map(|exchange| (exchange, None)),
         })
     }

@@ -38,7 +38,7 @@ fn with_secret(text: &str) -> Allowed {
     Allowed {
         keys: Some(Keys {
             host: secret(text),
-            controller: None,
+            controller: Some(secret(OTHER)),
         }),
         ..Allowed::default()
     }
@@ -61,11 +61,16 @@ fn target_of(host: Allowed, keys: &GeneratedKeys) -> (TargetConfig, Receiver<Job
 }
 
 fn side() -> HostSide {
+    side_that_asks(None)
+}
+
+/// A host that asks its controller to prove this secret.
+fn side_that_asks(controller: Option<&str>) -> HostSide {
     let parties = Parties {
         hostnqn: HOSTNQN.to_owned(),
         subnqn: SUBNQN.to_owned(),
         host: secret(KEY),
-        controller: None,
+        controller: controller.map(secret),
     };
     let random = Randomness::new(&[7; Randomness::LEN]);
     let groups = [Group::Null, Group::Ffdhe2048];
@@ -80,13 +85,19 @@ fn admin(rig: &mut Rig) -> (Peer, ConnectDw0) {
 
 /// A whole exchange, and the key of the host.
 fn make(rig: &mut Rig, peer: &mut Peer, jobs: &Receiver<Job>) -> Generated {
-    let mut host = side().concatenating();
+    make_by(side(), rig, peer, jobs)
+}
+
+fn make_by(side: HostSide, rig: &mut Rig, peer: &mut Peer, jobs: &Receiver<Job>) -> Generated {
+    let mut host = side.concatenating();
     assert_eq!(put(rig, peer, &host.negotiate()), GOOD);
     jobs.try_iter().for_each(Job::run);
     let reply = host.reply(&fetch(rig, peer)).unwrap();
     assert_eq!(put(rig, peer, &reply), GOOD);
     jobs.try_iter().for_each(Job::run);
-    assert_eq!(host.finish(&fetch(rig, peer)).unwrap(), None);
+    if let Some(success) = host.finish(&fetch(rig, peer)).unwrap() {
+        assert_eq!(put(rig, peer, &success), GOOD);
+    }
     host.take_generated().unwrap()
 }
 
@@ -176,6 +187,22 @@ fn a_host_comes_with_the_key_that_it_has_made_for_as_long_as_it_has_its_secret()
     }
     let refused = connect(&Arc::new(first), &ours, ["nqn.none", SUBNQN]);
     assert_eq!(refused.unwrap_err(), Some("host"));
+}
+
+#[test]
+fn a_host_has_proved_what_the_exchange_of_its_key_has_proved() {
+    for (controller, proof) in [(None, Proof::Host), (Some(OTHER), Proof::Both)] {
+        let (target, jobs) = target(KEY, false, &GeneratedKeys::default());
+        let mut rig = Rig::with(target.clone());
+        let (mut peer, _) = admin(&mut rig);
+        let made = make_by(side_that_asks(controller), &mut rig, &mut peer, &jobs);
+        let mut rig = Rig::with(target.clone());
+        let ours = client(&made.name, &made.psk);
+        let names = [HOSTNQN, SUBNQN];
+        let (arrival, _session) = connected(&Arc::new(target), &ours, names).unwrap();
+        rig.take(arrival);
+        assert_eq!(rig.association.as_ref().unwrap().proof(), proof);
+    }
 }
 
 #[test]
