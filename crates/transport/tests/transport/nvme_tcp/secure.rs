@@ -8,7 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use authentication::{TlsIdentity, TlsKey, TlsPsk};
+use nvme_spec::Sqe;
 use nvme_spec::discovery::WELL_KNOWN_DISCOVERY_NQN;
+use nvme_spec::fabrics::FabricsType;
+use nvme_spec::opcode::NvmOpcode;
 use nvme_tcp::Encoder;
 use port::time::Time;
 use tls::{Client, Psk, Session};
@@ -19,8 +22,8 @@ use transport::nvme_tcp::{
 use zerocopy::IntoBytes as _;
 use zeroize::Zeroizing;
 
-use super::host::{Connect, HOSTNQN, offer, set_name};
-use super::rig::{SUBNQN, config};
+use super::host::{Connect, HOSTNQN, beside, in_capsule, offer, pattern, set_name};
+use super::rig::{NSID, Rig, SUBNQN, config};
 
 /// The bytes 0 to 31.
 pub(super) const KEY: &str = "NVMeTLSkey-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
@@ -456,4 +459,78 @@ fn each_queue_of_a_host_comes_through_tls_with_its_own_key() {
     assert_eq!(farewell.refused(), Some("tls-host"));
     let arrival = arrive(&of_host(KEY, HOSTNQN, SUBNQN)).unwrap();
     assert_eq!((arrival.qid(), arrival.is_secured()), (1, true));
+}
+
+/// Connects a queue by one record of TLS with all of these, and the bytes that come back.
+fn at_once(rig: &mut Rig, config: &Arc<TargetConfig>, connect: Connect, more: &[u8]) -> Vec<u8> {
+    let client = of_host(KEY, HOSTNQN, SUBNQN);
+    let now = rig.now();
+    let (mut newcomer, mut session) = secured_at(config, &client, now).unwrap();
+    let (request, capsule) = opening_of(connect, HOSTNQN, SUBNQN);
+    let bytes = [&request[..], &capsule, more].concat();
+    assert!(bytes.len() <= tls::RECORD);
+    assert_eq!(session.write(&bytes).unwrap(), bytes.len());
+    assert!(matches!(newcomer.poll(now), Progress::Connects));
+    rig.take(newcomer.arrive(now).unwrap());
+    rig.settle();
+    let mut came = Vec::new();
+    let mut bytes = vec![0; tls::RECORD];
+    loop {
+        match session.read(&mut bytes) {
+            Ok(len) => came.extend_from_slice(&bytes[..len]),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                // Its connection stays there.
+                std::mem::forget(session);
+                return came;
+            }
+        }
+    }
+}
+
+#[test]
+fn one_record_may_have_all_that_a_host_sends() {
+    let config = entrance();
+    let mut rig = Rig::with(TargetConfig::clone(&config));
+    let offer = offer(false, false);
+    let (_, agreement) = offer.answer(&offer.request()).unwrap();
+    let encoder = Encoder::new(agreement);
+    // ICReq, Connect, and Property Set of CC, which enables the controller.
+    let mut enable = Sqe::fabrics(FabricsType::PROPERTY_SET).with_property(0x46_0061);
+    enable.cdw11 = 0x14;
+    beside(&mut enable, 0);
+    let connect = Connect::new(0, 32, 0xffff);
+    let came = at_once(&mut rig, &config, connect, &encoder.capsule(&enable, 0));
+    assert_eq!(came.len(), 128 + 2 * 24);
+    // ICReq, Connect, a write with its data in the capsule, and a read of them: more than the room
+    // of one that has not connected.
+    let data = pattern(4096, 3);
+    let command = |opcode: NvmOpcode, cid| Sqe {
+        opcode: opcode.0,
+        cid,
+        nsid: NSID,
+        cdw12: 7,
+        ..Sqe::default()
+    };
+    let mut write = command(NvmOpcode::WRITE, 1);
+    in_capsule(&mut write, 4096);
+    let mut read = command(NvmOpcode::READ, 2);
+    beside(&mut read, 4096);
+    let commands = [
+        &encoder.capsule(&write, 4096)[..],
+        &data,
+        &encoder.capsule(&read, 0),
+    ]
+    .concat();
+    let connect = Connect::new(1, 32, rig.association.as_ref().unwrap().cntlid());
+    let came = at_once(&mut rig, &config, connect, &commands);
+    // ICResp, the responses to Connect and to the write, the data and the response to the read.
+    let statuses = [128, 152, 200 + 4096].map(|at| {
+        let status = &came[at + 22..at + 24];
+        (came[at], u16::from_le_bytes([status[0], status[1]]) >> 1)
+    });
+    assert_eq!(statuses, [(5, 0); 3]);
+    assert_eq!((came[176], &came[200..200 + 4096]), (7, &data[..]));
+    assert_eq!(came.len(), 224 + 4096);
+    assert!(rig.association.is_some() && rig.ends.is_empty());
 }
