@@ -10,23 +10,25 @@ const ANY: &str = "ADDRESS";
 /// The command that connects a Linux host to the subsystem `subnqn` at `address`. Where that is
 /// not one address of the server's machine, the command has `ADDRESS` in its place.
 pub fn connect(address: SocketAddr, subnqn: &str) -> String {
-    let ip = address.ip().to_canonical();
-    let ip = if ip.is_unspecified() {
-        ANY.to_owned()
-    } else {
-        match address {
-            // an interface of this machine, as in fe80::1%2
-            SocketAddr::V6(address) if address.scope_id() != 0 => {
-                format!("{ip}%{}", address.scope_id())
-            }
-            _ => ip.to_string(),
-        }
-    };
     format!(
-        "nvme connect -t tcp -a {ip} -s {} -n {}",
+        "nvme connect -t tcp -a {} -s {} -n {}",
+        traddr(address).unwrap_or(ANY.to_owned()),
         address.port(),
         shell_quoted(subnqn)
     )
+}
+
+/// The transport address that a host names. `None`: any address of the server's machine.
+pub fn traddr(address: SocketAddr) -> Option<String> {
+    let ip = address.ip().to_canonical();
+    match address {
+        _ if ip.is_unspecified() => None,
+        // an interface of this machine, as in fe80::1%2
+        SocketAddr::V6(address) if address.scope_id() != 0 => {
+            Some(format!("{ip}%{}", address.scope_id()))
+        }
+        _ => Some(ip.to_string()),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `[[namespace]]`: a part of a medium, as hosts see it.
 
-use subsystem::MAX_ANA_GROUP;
+use subsystem::{DEFAULT_ANA_GROUP, MAX_ANA_GROUP};
 
 use super::controller::DERIVED;
 use super::object::{Bounds, Names, object};
@@ -62,5 +62,10 @@ impl Namespace {
             ..NamespaceKeys::default()
         };
         written.complete().expect("no other key is required")
+    }
+
+    /// The ANA group that it is in.
+    pub fn ana_group(&self) -> u32 {
+        self.ana_group.unwrap_or(DEFAULT_ANA_GROUP)
     }
 }

@@ -136,13 +136,18 @@ fn row(controller: &config::Controller, host: &AssociationStatus) -> Vec<String>
         if host.tls { "yes" } else { "-" }.to_owned(),
         keep_alive,
         Span(connected).to_string(),
-        match controller.ana.to_string() {
-            all if all.is_empty() => "optimized".to_owned(),
-            others => others,
-        },
+        ana_states(controller),
         // it is the host's text: no control character of it reaches the terminal
         host.nqn.escape_debug().to_string(),
     ]
+}
+
+/// States of the ANA groups of a controller with a TCP address: those that are set.
+pub(super) fn ana_states(controller: &config::Controller) -> String {
+    match controller.ana.to_string() {
+        all if all.is_empty() => "optimized".to_owned(),
+        others => others,
+    }
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use api::config::{Listen, MediumKind};
 use api::{ControllerStatus, Inventory, IoStatus, MediumStatus, ProcessStatus, TenantStatus};
+use machine::initiator::traddr;
 use terminal::table::{Align, Table};
 use terminal::units;
 
-use super::hosts::{host, over_tcp};
+use super::hosts::{ana_states, host, over_tcp};
 use super::parse::Control;
 use super::trace::table as traces;
 use crate::requests;
@@ -20,6 +21,10 @@ Examples:
       The controllers in use";
 
 /// List the objects of a running server
+///
+/// A controller with a TCP address has a second row, with what `nvme connect` needs: address (`-a`),
+/// port (`-s`) and the NVMe Qualified Name of the subsystem (`-n`). `ANA` are the states of ANA
+/// groups that are set; `ANA group` is the group of a namespace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Ls {
@@ -61,6 +66,12 @@ fn tables(inventory: &Inventory) -> String {
         }
     });
     let mut shown = shown.join("\n");
+    let entrances = entrances(inventory);
+    // Shown only if controllers have TCP addresses.
+    if !entrances.is_empty() {
+        shown.push('\n');
+        shown.push_str(&entrances.to_string());
+    }
     // Shown only if a process was replaced.
     if let Some(line) = replaced(&inventory.process) {
         shown = format!("{line}\n\n{shown}");
@@ -156,15 +167,20 @@ fn registered(io: &IoStatus) -> String {
 }
 
 fn namespaces(inventory: &Inventory) -> Table {
-    let mut table = Table::new(&[
+    let mut columns = vec![
         ("namespace", Align::Left),
         ("nsid", Align::Right),
         ("media", Align::Left),
         ("size", Align::Right),
         ("blocks", Align::Right),
         ("block", Align::Right),
-        ("attached to", Align::Left),
-    ]);
+    ];
+    // Only hosts over NVMe/TCP see groups.
+    let mut controllers = inventory.controllers.iter();
+    let has_groups = controllers.any(|c| c.config.tcp_address().is_some());
+    columns.extend(has_groups.then_some(("ANA group", Align::Right)));
+    columns.push(("attached to", Align::Left));
+    let mut table = Table::new(&columns);
     for namespace in &inventory.namespaces {
         let lba_size = namespace.config.lba_size;
         let mut media = inventory.media.iter();
@@ -180,14 +196,42 @@ fn namespaces(inventory: &Inventory) -> Table {
                 units::block(lba_size),
             ),
         };
-        table.row(vec![
+        let mut row = vec![
             namespace.config.name.clone(),
             namespace.nsid.map_or("-".into(), |nsid| nsid.to_string()),
             namespace.config.media.clone(),
             units::bytes(size),
             blocks,
             block,
-            listed(&namespace.controllers),
+        ];
+        row.extend(has_groups.then(|| namespace.config.ana_group().to_string()));
+        row.push(listed(&namespace.controllers));
+        table.row(row);
+    }
+    table
+}
+
+/// What hosts need to connect to each controller with a TCP address.
+fn entrances(inventory: &Inventory) -> Table {
+    let mut table = Table::new(&[
+        ("controller", Align::Left),
+        ("address", Align::Left),
+        ("port", Align::Right),
+        ("ANA", Align::Left),
+        ("subsystem NQN", Align::Left),
+    ]);
+    for controller in &inventory.controllers {
+        let config = &controller.config;
+        let Some(address) = config.host_address() else {
+            continue;
+        };
+        let identity = controller.identity.as_ref();
+        table.row(vec![
+            config.name.clone(),
+            traddr(address).unwrap_or("any of this machine".into()),
+            address.port().to_string(),
+            ana_states(config),
+            identity.map_or("-".into(), |identity| identity.subnqn.clone()),
         ]);
     }
     table
@@ -320,6 +364,45 @@ mod tests {
             text,
             "no media\n\nno namespaces\n\nno controllers\n\nno reactors\n"
         );
+    }
+
+    #[test]
+    fn controllers_over_tcp_have_what_a_host_needs_to_connect() {
+        let inventory: Inventory = serde_json::from_str(
+            r#"{"media":[],"reactors":[],
+                "namespaces":[{"name":"a","media":"disk","blocks":1,"controllers":[],"made_by_host":false},
+                              {"name":"b","media":"disk","blocks":1,"ana_group":3,"controllers":["left"],"made_by_host":false}],
+                "controllers":[{"name":"near","listen":"vfio-user:/a","attached":false,"identity":{"serial":"S","subnqn":"nqn.x"}},
+                               {"name":"left","listen":"nvme-tcp:[fe80::1%2]:4420","attached":false,"ana":{"3":"inaccessible"},"identity":{"serial":"S","subnqn":"nqn.y"}},
+                               {"name":"right","listen":"nvme-tcp:127.0.0.1:4421","advertise":"192.0.2.1","attached":false,"identity":{"serial":"S","subnqn":"nqn.y"}},
+                               {"name":"all","listen":"nvme-tcp:0.0.0.0:4422","attached":false}]}"#,
+        )
+        .unwrap();
+        let entrances = entrances(&inventory).to_string();
+        let rows = entrances
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let rows: Vec<_> = rows.skip(1).map(|words| words.join(" ")).collect();
+        let expected = [
+            "left fe80::1%2 4420 3=inaccessible nqn.y",
+            "right 192.0.2.1 4421 optimized nqn.y",
+            "all any of this machine 4422 optimized -",
+        ];
+        assert_eq!(rows, expected);
+        let namespaces = namespaces(&inventory).to_string();
+        let words = |start| {
+            let line = namespaces.lines().find(|line| line.starts_with(start));
+            line.unwrap()
+                .split_whitespace()
+                .rev()
+                .take(2)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (words("a"), words("b")),
+            (vec!["-", "1"], vec!["left", "3"])
+        );
+        assert!(tables(&inventory).contains(&entrances));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use api::config::{self, Config, Controller};
 use engine::SubsystemSlot;
 use reactor::message::{Keep, NewSubsystem, View};
 use subsystem::{
-    ControllerId, ControllerRecord, CurrentReservation, DEFAULT_ANA_GROUP, DEFAULT_NAMESPACE_LIMIT,
-    NamespaceRecord, Record, SanitizeOutcome, Subsystem, SubsystemConfig,
+    ControllerId, ControllerRecord, CurrentReservation, DEFAULT_NAMESPACE_LIMIT, NamespaceRecord,
+    Record, SanitizeOutcome, Subsystem, SubsystemConfig,
 };
 
 use super::State;
@@ -388,7 +388,7 @@ impl State {
             },
             is_partition: config.partition.is_some(),
             controllers: its.map(|c| c.name.clone()).collect(),
-            ana_group: config.ana_group.unwrap_or(DEFAULT_ANA_GROUP),
+            ana_group: config.ana_group(),
         })
     }
 

@@ -1,7 +1,7 @@
 //! What hosts read in the discovery log page, as the operator sets it.
 
 use super::raw::Discovering;
-use super::{DISK, Port, serve};
+use super::{DISK, NQN, Port, serve};
 use crate::survive::replace;
 use crate::world::World;
 
@@ -38,6 +38,13 @@ fn an_advertised_address_and_referrals_are_set_while_a_host_is_connected() {
     assert_eq!(host.entries(), [entry(NVM, "198.51.100.1 5000"), elsewhere]);
     let shown = world.ok(&world.steer(&["qemu-args", "store"]));
     assert!(shown.contains("-a 198.51.100.1 -s 5000"), "{shown}");
+    let listed = world.ok(&world.steer(&["ls"]));
+    let mut rows = listed.lines().map(|line| line.split_whitespace());
+    let expected = ["store", "198.51.100.1", "5000", "optimized", NQN];
+    assert!(rows.any(|row| row.eq(expected)), "{listed}");
+    let shown = world.ok(&world.steer(&["show", "controller", "store"]));
+    let mut rows = shown.lines().map(|line| line.split_whitespace());
+    assert!(rows.any(|row| row.eq(["identity.subnqn", NQN])), "{shown}");
     set("advertise=none");
     let list = "referrals=192.0.2.10,[2001:db8::1]:4420";
     assert_eq!(host.event_of(|| set(list)), LOG_CHANGE);
