@@ -37,8 +37,10 @@ fn vector<'a>(bytes: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
     Some(vector)
 }
 
-/// The first keys that a message offers. `None`: it is no ClientHello that offers keys.
-pub(crate) fn offers(message: &[u8]) -> Option<Vec<Offer<'_>>> {
+/// The first keys that a message of a handshake offers. `None`: it is no ClientHello that offers
+/// keys.
+#[must_use]
+pub fn offers(message: &[u8]) -> Option<Vec<Offer<'_>>> {
     let mut rest = message;
     if number(&mut rest, 1)? != usize::from(CLIENT_HELLO) {
         return None;

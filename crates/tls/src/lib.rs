@@ -20,7 +20,7 @@ mod library;
 mod session;
 
 pub use self::context::{Client, Found, Lookup, Psk, Server};
-pub use self::hello::Offer;
+pub use self::hello::{Offer, offers};
 pub use self::library::available;
 pub use self::session::{Failed, Progress, RECORD, Session};
 

@@ -22,6 +22,7 @@ mod state_area;
 mod tcp_host;
 mod tcp_stream;
 mod tcp_target;
+mod tls_hello;
 mod trace_file;
 
 use arbitrary::{Arbitrary, Unstructured};
@@ -60,6 +61,8 @@ targets! {
     tcp_stream
     /// A host of an NVMe/TCP target sends anything.
     tcp_target
+    /// One that has no key of TLS connects to a target that asks for one.
+    tls_hello
     /// Files with traces have any content.
     trace_file
 }

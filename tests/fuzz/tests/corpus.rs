@@ -92,6 +92,7 @@ replayed! {
     tcp_host
     tcp_stream
     tcp_target
+    tls_hello
     trace_file
 }
 

@@ -176,6 +176,7 @@ pub(super) const ALLOWED: Table<'static> = &[
             "port",
             "subsystem",
             "tests-hostile",
+            "tls",
             "trace-file",
             "transport",
             "vfio-user",
