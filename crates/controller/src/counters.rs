@@ -3,6 +3,7 @@
 //! A lane's counters outlive the lane: its controller keeps them and sums them up for the SMART
 //! log.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use memory::Counter;
@@ -171,6 +172,17 @@ pub struct Past {
     pub flight: LaneFlight,
     /// The last ones.
     pub records: FlightRecords,
+    /// Sums by the identifier of the completion queue.
+    pub queues: BTreeMap<u16, PastQueue>,
+}
+
+/// What completion queues of one identifier have counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PastQueue {
+    /// Completions posted.
+    pub completions: u64,
+    /// Those with an error.
+    pub errors: u64,
 }
 
 impl Default for Past {
@@ -180,6 +192,7 @@ impl Default for Past {
             namespaces: EachNamespace::default(),
             flight: LaneFlight::default(),
             records: FlightRecords::new(PAST_RECORDS),
+            queues: BTreeMap::new(),
         }
     }
 }
@@ -244,26 +257,35 @@ impl Past {
     /// What it and a queue that is gone have counted. A new one: a snapshot that holds both the
     /// former one and the queue counts nothing twice.
     #[must_use]
-    pub fn with_queue(&self, counters: &LaneCounters, watched: Option<&Watched>) -> Past {
-        let all = Past::default();
+    pub fn with_queue(
+        &self,
+        cqid: u16,
+        counters: &LaneCounters,
+        watched: Option<&Watched>,
+    ) -> Past {
+        let mut all = Past::default();
         all.absorb_past(self);
-        all.absorb_queue(counters, watched);
+        all.absorb_queue(cqid, counters, watched);
         all
     }
 
     /// The same with all of a controller that is gone.
     #[must_use]
     pub fn with(&self, gone: &Counted) -> Past {
-        let all = Past::default();
+        let mut all = Past::default();
         all.absorb_past(self);
         all.absorb_past(&gone.past);
         for queue in &gone.queues {
-            all.absorb_queue(&queue.counters, queue.watched.as_ref());
+            all.absorb_queue(queue.cqid, &queue.counters, queue.watched.as_ref());
         }
         all
     }
 
-    fn absorb_queue(&self, counters: &LaneCounters, watched: Option<&Watched>) {
+    fn absorb_queue(&mut self, cqid: u16, counters: &LaneCounters, watched: Option<&Watched>) {
+        self.queues.entry(cqid).or_default().add(PastQueue {
+            completions: counters.completions.get(),
+            errors: counters.errors.get(),
+        });
         self.statuses.absorb(&counters.statuses);
         self.namespaces.absorb(&counters.namespaces);
         if let Some(watched) = watched {
@@ -272,11 +294,21 @@ impl Past {
         }
     }
 
-    fn absorb_past(&self, past: &Past) {
+    fn absorb_past(&mut self, past: &Past) {
+        for (cqid, queue) in &past.queues {
+            self.queues.entry(*cqid).or_default().add(*queue);
+        }
         self.statuses.absorb(&past.statuses);
         self.namespaces.absorb(&past.namespaces);
         self.flight.absorb(&past.flight);
         self.records.absorb(&past.records);
+    }
+}
+
+impl PastQueue {
+    fn add(&mut self, other: PastQueue) {
+        self.completions += other.completions;
+        self.errors += other.errors;
     }
 }
 
@@ -319,14 +351,25 @@ mod tests {
     fn a_snapshot_counts_nothing_twice_when_a_queue_goes() {
         let lane = LaneCounters::default();
         lane.namespaces.of(1).reads.add(3);
-        let before = Arc::new(Past::default().with_queue(&lane, None));
+        lane.completions.add(4);
+        lane.errors.add(1);
+        let before = Arc::new(Past::default().with_queue(1, &lane, None));
         assert_eq!(reads(&before), 3);
-        let after = before.with_queue(&lane, None);
-        assert_eq!((reads(&before), reads(&after)), (3, 6));
+        let after = before.with_queue(1, &lane, None).with_queue(2, &lane, None);
+        assert_eq!((reads(&before), reads(&after)), (3, 9));
+        let sums = |past: &Past| {
+            let queues = past.queues.iter();
+            let sums = queues.map(|(cqid, queue)| (*cqid, queue.completions, queue.errors));
+            sums.collect::<Vec<_>>()
+        };
+        assert_eq!(sums(&before), [(1, 4, 1)]);
+        assert_eq!(sums(&after), [(1, 8, 2), (2, 4, 1)]);
         let gone = Counted {
             past: Arc::new(after),
             ..Counted::default()
         };
-        assert_eq!((reads(&before.with(&gone)), reads(&before)), (9, 3));
+        let all = before.with(&gone);
+        assert_eq!((reads(&all), reads(&before)), (12, 3));
+        assert_eq!(sums(&all), [(1, 12, 3), (2, 4, 1)]);
     }
 }

@@ -335,7 +335,7 @@ impl Controller {
     pub(crate) fn forget_cq(&mut self, cqid: u16) {
         if let Some(cq) = self.queues.remove_cq(cqid) {
             cq.counters.add_to(&mut self.health.history);
-            self.keep_flight(&cq);
+            self.keep_flight(cqid, &cq);
         }
     }
 

@@ -64,11 +64,9 @@ impl Controller {
     }
 
     /// Keeps the counts of a deleted completion queue.
-    pub(crate) fn keep_flight(&mut self, cq: &IoCq) {
-        let past = self
-            .flights
-            .past
-            .with_queue(&cq.counters, cq.watched.as_ref());
+    pub(crate) fn keep_flight(&mut self, cqid: u16, cq: &IoCq) {
+        let past = &self.flights.past;
+        let past = past.with_queue(cqid, &cq.counters, cq.watched.as_ref());
         self.flights.past = Arc::new(past);
     }
 

@@ -10,6 +10,7 @@ use controller::flight::Operation;
 use reactor::network::NetworkCounts;
 use subsystem::MAX_ANA_GROUP;
 
+use super::by_queue::Sums;
 use super::media::MEDIA;
 use super::metric::{Metric, Value, by, labelled, one};
 use super::text::{Family, Kind, Number, Sample, Unit};
@@ -323,22 +324,22 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_queue_in_flight",
         kind: Gauge,
         unit: Count,
-        help: "Commands in flight (fetched, not completed) of the submission queues that complete into the completion queue: the queue depth.",
-        values: |c| queues(c, |q| q.in_flight),
+        help: "Commands in flight (fetched, not completed) of the submission queues that complete into the completion queue: the queue depth. Over NVMe/TCP, the sum of all hosts.",
+        values: |c| sums(c, |q| q.in_flight),
     },
     Metric {
         name: "nvmirage_queue_completions",
         kind: Counter,
         unit: Count,
-        help: "Completions posted to the completion queue since its creation.",
-        values: |c| queues(c, |q| q.completions),
+        help: "Completions posted to the completion queue since its creation. Over NVMe/TCP, the sum of all hosts, those that have left included.",
+        values: |c| sums(c, |q| q.completions),
     },
     Metric {
         name: "nvmirage_queue_errors",
         kind: Counter,
         unit: Count,
-        help: "Completions with an error since the queue's creation.",
-        values: |c| queues(c, |q| q.errors),
+        help: "Completions with an error since the queue's creation. Over NVMe/TCP, the sum of all hosts, those that have left included.",
+        values: |c| sums(c, |q| q.errors),
     },
     Metric {
         name: "nvmirage_queue_interrupts",
@@ -374,6 +375,13 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         },
     },
 ];
+
+/// By completion queue; of hosts over NVMe/TCP by its number.
+fn sums(counts: &ControllerCounts, of: fn(&Sums) -> u64) -> Vec<Value> {
+    let sums = counts.by_queue().into_iter();
+    sums.map(|(cqid, sums)| labelled("queue", cqid.to_string(), of(&sums)))
+        .collect()
+}
 
 fn queues(
     counts: &ControllerCounts,

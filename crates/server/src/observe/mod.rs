@@ -4,6 +4,7 @@
 //! reactors, with one message to each. A counter only grows as long as its object exists; counters
 //! of a controller's SMART log are persistent.
 
+mod by_queue;
 pub(crate) mod families;
 mod histogram;
 mod latency;

@@ -1,5 +1,7 @@
 //! Hosts that make a key of TLS with their controller (secure channel concatenation).
 
+use serde_json::json;
+
 use super::raw::discovery;
 use super::secure::{CTRL, KEY, identify, says, secret};
 use super::{DISK, Port, busy_as, hosts, serve, until};
@@ -66,10 +68,20 @@ fn hosts_connect_through_tls_with_a_key_that_they_make() {
     bench.args(["--queues", "2", "--time", "300ms", "--concat"]);
     let output = bench.args(&as_b).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let mut load = busy_as(&world, &port.target(), &[&as_b[..], &["--concat"]].concat());
-    until("the host is there", || hosts(&world).len() == 1);
-    assert_eq!(hosts(&world)[0]["tls"], true);
-    assert_eq!(hosts(&world)[0]["authentication"], "host");
+    let mut loads = Vec::new();
+    for (options, proof) in [
+        (&as_b[..], "host"),
+        (&[&as_a[..], &["--dhchap-ctrl-key", ctrl]].concat(), "both"),
+    ] {
+        let options = [options, &["--concat"]].concat();
+        loads.push(busy_as(&world, &port.target(), &options));
+        until("the host is there", || hosts(&world).len() == loads.len());
+        let host = hosts(&world).pop().unwrap();
+        assert_eq!(
+            (&host["tls"], &host["authentication"]),
+            (&json!(true), &json!(proof))
+        );
+    }
     // A program that reads the log asks for a key where that is required, and in clear otherwise.
     let (_, treq, sectype) = discovery(&port, B);
     assert_eq!((treq & 3, sectype), (2, 2));
@@ -83,8 +95,10 @@ fn hosts_connect_through_tls_with_a_key_that_they_make() {
         4,
         "{log}"
     );
-    load.kill().unwrap();
-    load.wait().unwrap();
+    for load in &mut loads {
+        load.kill().unwrap();
+        load.wait().unwrap();
+    }
     server.stop();
 }
 

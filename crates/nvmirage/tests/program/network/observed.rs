@@ -52,12 +52,24 @@ fn latencies_are_those_of_all_hosts_or_of_one() {
     assert_eq!(shown(&["--cntlid", &format!("{:#x}", ids[1])]), [0, 2]);
     let commands = ask(&world, "latency")["commands"].clone();
     assert_eq!(commands.as_array().unwrap().len(), 5);
+    let of_queue = |what: &str| {
+        let sample = format!("nvmirage_queue_{what}{{controller=\"store\",queue=\"1\"}}");
+        metric(&world, &sample)
+    };
+    let before = of_queue("completions_total");
+    assert!(before >= 5.0, "{before}");
     // what a host has done is counted when it has left
     drop(one);
     until_hosts(&world, 1);
     assert_eq!(timed(&ask(&world, "latency")), [2, 3]);
+    assert_eq!(of_queue("completions_total"), before);
     two.fill(1, 6, 2);
     assert_eq!(timed(&ask(&world, "latency")), [2, 4]);
+    assert_eq!(of_queue("completions_total"), before + 1.0);
+    assert_eq!(
+        (of_queue("in_flight"), of_queue("errors_total")),
+        (0.0, 0.0)
+    );
     let moved = |op: &str| {
         let labels = format!("{{namespace=\"data\",controller=\"store\",op=\"{op}\"}}");
         metric(
