@@ -363,3 +363,59 @@ impl Drop for ReactorHandle {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use controller::ControllerConfig;
+    use subsystem::SubsystemConfig;
+
+    use super::*;
+    use crate::hosted::target::tests::{listening, pdu, template};
+    use crate::message::Way;
+    use crate::presence::Presence;
+
+    /// An operator may create a controller before another process has taken over.
+    #[test]
+    fn a_target_that_is_added_when_hosts_have_parted_accepts_none() {
+        let reactor = ReactorHandle::start(0, None, Mode::Interrupt).unwrap();
+        let config = SubsystemConfig::with_namespaces(1, []);
+        let new = NewSubsystem {
+            config,
+            keeper: None,
+        };
+        let subsystem = reactor.add_subsystem(new).unwrap();
+        reactor.disconnect_all().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let keys = br#"{"name":"t","listen":"nvme-tcp:127.0.0.1:4420"}"#;
+        let new = NewController {
+            config: ControllerConfig {
+                max_transfer: 8192,
+                ..template()
+            },
+            subsystem,
+            way: Way::NvmeTcp(listening(listener, None)),
+            presence: Arc::new(Presence::new(|_, _| ())),
+            doorbell_messages: Arc::default(),
+            keys: Arc::new(api::from_json(keys).unwrap()),
+            custody: None,
+        };
+        reactor.add_controller(new).unwrap();
+        let mut host = TcpStream::connect(address).unwrap();
+        host.write_all(&pdu(0, 128, 128)).unwrap();
+        let timeout = Some(Duration::from_millis(200));
+        host.set_read_timeout(timeout).unwrap();
+        let early = host.read(&mut [0]).unwrap_err().kind();
+        assert_eq!(early, ErrorKind::WouldBlock);
+        // The other process does not take over.
+        reactor.set_paused(false).unwrap();
+        let timeout = Some(Duration::from_secs(10));
+        host.set_read_timeout(timeout).unwrap();
+        host.read_exact(&mut [0; 128]).unwrap();
+    }
+}

@@ -62,13 +62,14 @@ impl Reactor {
                 session_config,
                 presence,
             ))),
-            Way::NvmeTcp(listening) => Front::Target(Box::new(Target::new(
-                self.template_of(slot, template, listening.config.in_capsule)?,
-                slot,
-                subsystem,
-                listening,
-                presence,
-            )?)),
+            Way::NvmeTcp(listening) => {
+                let template = self.template_of(slot, template, listening.config.in_capsule)?;
+                let mut target = Target::new(template, slot, subsystem, listening, presence)?;
+                if self.is_closed {
+                    target.close(self.clock.now(), &self.poller);
+                }
+                Front::Target(Box::new(target))
+            }
         };
         let mut hosted = Hosted::new(slot, front, watching, doorbell_messages.clone());
         let controller = self.engine.controller_mut(slot);

@@ -80,6 +80,8 @@ pub(crate) struct Reactor {
     associations: Vec<usize>,
     /// Connections over NVMe/TCP that are to close.
     leaving: Leaving,
+    /// Another process is about to take over: no host over NVMe/TCP is accepted.
+    is_closed: bool,
     /// Subsystems that hosts can reach over a network.
     discovery: Arc<DiscoveryLog>,
     id: EngineId,
@@ -137,6 +139,7 @@ impl Reactor {
             timed: Vec::new(),
             associations: Vec::new(),
             leaving,
+            is_closed: false,
             discovery: Arc::default(),
             id,
             peers: Vec::new(),

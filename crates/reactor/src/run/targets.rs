@@ -319,8 +319,9 @@ impl Reactor {
     }
 
     /// Ends all associations and all other connections, and accepts none until
-    /// [`Self::open_targets`].
+    /// [`Self::open_targets`], also at targets that are added meanwhile.
     pub(super) fn disconnect_all(&mut self) {
+        self.is_closed = true;
         for index in 0..self.hosted.len() {
             let now = self.clock.now();
             let hosted = self.hosted[index].as_mut();
@@ -334,6 +335,7 @@ impl Reactor {
 
     /// Accepts connections again, after [`Self::disconnect_all`].
     pub(super) fn open_targets(&mut self) {
+        self.is_closed = false;
         for hosted in self.hosted.iter_mut().flatten() {
             if let Some(target) = hosted.target_mut() {
                 target.open(&self.poller);

@@ -133,6 +133,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: program("network::operators::no_connection_of_a_host_is_reset"),
     },
     Mutation {
+        name: "network-upgrade-late",
+        guard: "an entrance that is added during an upgrade accepts no host",
+        file: "crates/reactor/src/run/controllers.rs",
+        from: "if self.is_closed {",
+        to: "if false {",
+        test: unit(
+            "reactor",
+            "handle::tests::a_target_that_is_added_when_hosts_have_parted_accepts_none",
+        ),
+    },
+    Mutation {
         name: "network-upgrade",
         guard: "an upgrade waits for hosts over NVMe/TCP to close their connections",
         file: "crates/server/src/supervisor/upgrade.rs",
@@ -160,6 +171,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: program("network::observed::latencies_are_those_of_all_hosts_or_of_one"),
     },
     Mutation {
+        name: "network-queues-of-the-past",
+        guard: "sums of queues over NVMe/TCP do not fall when a host leaves",
+        file: "crates/server/src/observe/by_queue.rs",
+        from: "self.network.iter().flat_map(",
+        to: "self.network.iter().take(0).flat_map(",
+        test: program("network::observed::latencies_are_those_of_all_hosts_or_of_one"),
+    },
+    Mutation {
         name: "network-latencies-of-the-past",
         guard: "latencies of a host over NVMe/TCP are counted when it has left",
         file: "crates/reactor/src/hosted/target/mod.rs",
@@ -171,8 +190,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "network-counts-of-a-queue-that-goes",
         guard: "a snapshot counts a queue over NVMe/TCP once while the queue goes",
         file: "crates/controller/src/counters.rs",
-        from: "        let all = Past::default();\n        all.absorb_past(self);\n        all.absorb_queue",
-        to: "        let all = Past::default();\n        self.absorb_queue(counters, watched);\n        all.absorb_past(self);\n        Past::default().absorb_queue",
+        from: "        all.absorb_queue(cqid, counters, watched);\n",
+        to: "        self.namespaces.absorb(&counters.namespaces);\n        all.absorb_queue(cqid, counters, watched);\n",
         test: unit(
             "controller",
             "counters::tests::a_snapshot_counts_nothing_twice_when_a_queue_goes",

@@ -42,8 +42,8 @@ pub(crate) fn config(tls: Option<Tls>) -> TargetConfig {
     }
 }
 
-fn target(listener: TcpListener, tls: Option<Tls>) -> Target {
-    let template = ControllerConfig {
+pub(crate) fn template() -> ControllerConfig {
+    ControllerConfig {
         name: "t".into(),
         vendor_id: 0x4e56,
         device_id: 1,
@@ -58,19 +58,26 @@ fn target(listener: TcpListener, tls: Option<Tls>) -> Target {
         msix: false,
         intx: false,
         interface: controller::Interface::Pcie,
-    };
-    let listening = Listening {
+    }
+}
+
+pub(crate) fn listening(listener: TcpListener, tls: Option<Tls>) -> Listening {
+    Listening {
         listener,
         config: Arc::new(config(tls)),
         hosts: 1,
-    };
+    }
+}
+
+fn target(listener: TcpListener, tls: Option<Tls>) -> Target {
+    let (template, listening) = (template(), listening(listener, tls));
     let presence = Arc::new(Presence::new(|_, _| ()));
     let (slot, subsystem) = (ControllerSlot(0), SubsystemSlot(0));
     Target::new(template, slot, subsystem, listening, presence).unwrap()
 }
 
 /// A PDU of zeroes, with its type and the length of its header.
-fn pdu(pdu_type: u8, header: u8, len: u16) -> Vec<u8> {
+pub(crate) fn pdu(pdu_type: u8, header: u8, len: u16) -> Vec<u8> {
     let mut pdu = vec![0; len.into()];
     (pdu[0], pdu[2]) = (pdu_type, header);
     pdu[4..6].copy_from_slice(&len.to_le_bytes());
@@ -206,7 +213,7 @@ fn a_host_that_leaves_is_in_no_earlier_snapshot() {
     let gone = controller::counters::LaneCounters::default();
     gone.namespaces.of(1).reads.add(3);
     let counted = Counted {
-        past: Arc::new(Past::default().with_queue(&gone, None)),
+        past: Arc::new(Past::default().with_queue(1, &gone, None)),
         ..Counted::default()
     };
     target.dissociated(ControllerSlot(1), &counted);
