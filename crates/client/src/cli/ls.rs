@@ -22,9 +22,9 @@ Examples:
 
 /// List the objects of a running server
 ///
-/// A controller with a TCP address has a second row, with what `nvme connect` needs: address (`-a`),
-/// port (`-s`) and the NVMe Qualified Name of the subsystem (`-n`). `ANA` are the states of ANA
-/// groups that are set; `ANA group` is the group of a namespace.
+/// A controller with a TCP address has a second row, with what `nvme connect` needs: address
+/// (`-a`), port (`-s`) and the NVMe Qualified Name of the subsystem (`-n`). `ANA` are the states of
+/// ANA groups that are set; `ANA group` is the group of a namespace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Ls {
@@ -58,20 +58,20 @@ fn tables(inventory: &Inventory) -> String {
         ("controllers", controllers(inventory)),
         ("reactors", reactors(inventory)),
     ];
-    let shown = parts.map(|(name, table)| {
+    let [media, namespaces, mut controllers, reactors] = parts.map(|(name, table)| {
         if table.is_empty() {
             format!("no {name}\n")
         } else {
             table.to_string()
         }
     });
-    let mut shown = shown.join("\n");
     let entrances = entrances(inventory);
     // Shown only if controllers have TCP addresses.
     if !entrances.is_empty() {
-        shown.push('\n');
-        shown.push_str(&entrances.to_string());
+        controllers.push('\n');
+        controllers.push_str(&entrances.to_string());
     }
+    let mut shown = [media, namespaces, controllers, reactors].join("\n");
     // Shown only if a process was replaced.
     if let Some(line) = replaced(&inventory.process) {
         shown = format!("{line}\n\n{shown}");
