@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use arbitrary::Arbitrary;
 use authentication::{TlsIdentity, TlsKey};
 use port::time::Time;
+use tls::Offer;
 use transport::nvme_tcp::{
     Access, Allowed, Digests, End, GeneratedKeys, Greeted, Greeting, Success, TargetConfig, Tls,
     handshakes, powers,
@@ -219,7 +220,7 @@ fn end_of(bytes: &[u8]) -> Option<End> {
 }
 
 /// Names and binders of a message, by offsets in it.
-fn offers(message: &[u8]) -> Option<Vec<(&[u8], &[u8], &[u8])>> {
+fn offers(message: &[u8]) -> Option<Vec<Offer<'_>>> {
     let number = |at: usize, len: usize, end: usize| {
         let bytes = message[..end.min(message.len())].get(at..at + len)?;
         Some(
@@ -255,11 +256,11 @@ fn offers(message: &[u8]) -> Option<Vec<(&[u8], &[u8], &[u8])>> {
         if name_end + 4 > binders || binder_end > all {
             return None;
         }
-        let parts = (
-            &message[name + 2..name_end],
-            &message[binder + 1..binder_end],
-        );
-        found.push((parts.0, &message[..binders], parts.1));
+        found.push(Offer {
+            identity: &message[name + 2..name_end],
+            hello: &message[..binders],
+            binder: &message[binder + 1..binder_end],
+        });
         (name, binder) = (name_end + 4, binder_end);
     }
     Some(found)
@@ -284,16 +285,14 @@ pub(crate) fn run(input: Input) {
         assert!(!end.contains("the search for the key failed"), "{input:?}");
     }
     let message = bytes.get(5..).unwrap_or_default();
-    let found = tls::offers(message).map(|offers| {
-        let parts = offers.iter().map(|it| (it.identity, it.hello, it.binder));
-        parts.collect::<Vec<_>>()
-    });
+    let found = tls::offers(message);
     assert_eq!(found, offers(message), "{input:?}");
-    for (name, hello, binder) in found.into_iter().flatten() {
-        check_name(name);
-        if let Some(identity) = TlsIdentity::parse(name) {
+    for offer in found.into_iter().flatten() {
+        check_name(offer.identity);
+        if let Some(identity) = TlsIdentity::parse(offer.identity) {
             let psks = TlsKey::read(KEY).expect("it is a key").psks(&identity);
-            assert!(psks.iter().all(|psk| !psk.binds(hello, binder)));
+            let mut bound = psks.iter().map(|psk| psk.binds(offer.hello, offer.binder));
+            assert!(!bound.any(|is_bound| is_bound), "{input:?}");
         }
     }
 }
