@@ -52,7 +52,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "authentication-io-queue",
         guard: "an I/O queue serves nothing before its host has proved its secret there",
         file: "crates/transport/src/nvme_tcp/newcomer.rs",
-        from: "    if connect.is_discovery || connect.has_generated {",
+        from: "    if connect.is_discovery || connect.generated.is_some() {",
         to: "    if connect.qid > 0 || connect.is_discovery {",
         test: host(
             "nvme_tcp::authentication::an_io_queue_of_a_proved_host_serves_only_one_that_proves_it_again",
