@@ -1,9 +1,9 @@
 //! A host over NVMe/TCP and its association in one thread, to count what a command costs the
 //! target from its capsule to its answer.
 //!
-//! The host's capsules are made beforehand, and it looks at no answer: it sends the bytes of a batch
-//! and receives as many as their answers have. What its two system calls and the target's execute
-//! outside of the kernel is in the count, the kernel's part is not.
+//! The host's capsules are made beforehand, and it looks at no answer: it sends the bytes of a
+//! batch and receives as many as their answers have. What its two system calls and the target's
+//! execute outside of the kernel is in the count, the kernel's part is not.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
