@@ -59,6 +59,12 @@ impl Line {
 
     /// Removes the line.
     pub(crate) fn clear(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
 }

@@ -62,7 +62,7 @@ pub use size::{Range, Size, Span};
 pub use socket_mode::SocketMode;
 pub use tcp::{Success, Tcp};
 pub use tenant::Tenant;
-pub use timing::{Text, Timing};
+pub use timing::{MAX_ALLOWANCE, Text, Timing};
 use utoipa::ToSchema;
 pub use zoned::Zoned;
 

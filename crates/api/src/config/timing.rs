@@ -25,7 +25,7 @@ use super::{Initial, Read, Size, Span, Zoned};
 const STATE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Longest time of a transport.
-const MAX_ALLOWANCE: Duration = Duration::from_millis(10);
+pub const MAX_ALLOWANCE: Duration = Duration::from_millis(10);
 
 /// Timing model of a medium.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

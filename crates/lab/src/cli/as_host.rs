@@ -9,7 +9,7 @@ use driver::bus::place::Place;
 use terminal::error::UsageError;
 
 /// See the module.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub(crate) struct AsHost {
     /// Host NQN for a target over NVMe/TCP. Default: a random one
     #[arg(long, value_name = "NQN")]
@@ -54,6 +54,11 @@ fn key_of_tls(path: &Path) -> anyhow::Result<TlsKey> {
 }
 
 impl AsHost {
+    /// Whether no option of it is given.
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Makes this process that host. Before it connects.
     ///
     /// # Errors

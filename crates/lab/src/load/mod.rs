@@ -243,26 +243,50 @@ impl Host {
         Ok((log.version == 3 && log.turns_with_work <= log.turns).then_some(log))
     }
 
-    /// Rejects a drive that does not keep written data: writes its first block and reads it back.
+    /// Rejects a drive that does not keep written data; writes to the first `span` bytes.
     pub(crate) fn refuse_forgetful(
         &mut self,
         queue: &mut Queue,
         namespace: &Namespace,
+        span: u64,
     ) -> anyhow::Result<()> {
-        let len = usize::try_from(namespace.block_len)?;
-        let buffer = self.device.alloc(len)?;
-        let written: Vec<u8> = (0..len).map(|at| (at * 131 + 7).to_le_bytes()[0]).collect();
-        buffer.write_from(0, &written);
-        queue.write(namespace, 0, 1, &buffer, false)?;
-        buffer.zero();
-        queue.read(namespace, 0, 1, &buffer)?;
-        let mut read = vec![0; len];
-        buffer.read_into(0, &mut read);
         ensure!(
-            read == written,
+            self.keeps_data(queue, namespace, span)?,
             "the drive does not store data, as a `null` medium: remove --verify, or serve `ram` or `file`"
         );
         Ok(())
+    }
+
+    /// Whether a namespace keeps written data: writes its first blocks, as far as they are in the
+    /// first `span` bytes, and reads them. Over NVMe/TCP a read that moves no data may return those
+    /// of the last command, so one block shows nothing there.
+    pub(crate) fn keeps_data(
+        &mut self,
+        queue: &mut Queue,
+        namespace: &Namespace,
+        span: u64,
+    ) -> anyhow::Result<bool> {
+        let len = usize::try_from(namespace.block_len)?;
+        let buffer = self.device.alloc(len)?;
+        let data = |lba: u64| -> Vec<u8> {
+            let byte = |at: usize| (at * 131 + 7 + lba as usize).to_le_bytes()[0];
+            (0..len).map(byte).collect()
+        };
+        let blocks = (span / u64::from(namespace.block_len)).clamp(1, 2);
+        for lba in 0..blocks {
+            buffer.write_from(0, &data(lba));
+            queue.write(namespace, lba, 1, &buffer, false)?;
+        }
+        for lba in 0..blocks {
+            buffer.zero();
+            queue.read(namespace, lba, 1, &buffer)?;
+            let mut read = vec![0; len];
+            buffer.read_into(0, &mut read);
+            if read != data(lba) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Shuts the controller down, so that all data is durable, and detaches.

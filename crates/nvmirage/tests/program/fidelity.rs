@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::world::World;
+use crate::network::{NQN, Port, serve};
+use crate::world::{Server, World};
 
 fn points(report: &Value) -> &Vec<Value> {
     report["points"].as_array().unwrap()
@@ -32,6 +33,98 @@ fn what_cannot_be_recorded_or_played_back_is_refused() {
     let no_trace = world.write("no.trace", "nvmirage-trace 1\n0 R 0 4096\n");
     let error = world.fails(&["fidelity", "--replay", no_trace.to_str().unwrap()]);
     assert!(error.contains("cannot play back"), "{error}");
+}
+
+/// An Optane drive of the size that its points need, and beside it a null medium and one of other
+/// timing, behind one controller.
+fn behind_tcp(world: &World) -> (Server, Port) {
+    let port = Port::new();
+    let mut config = String::new();
+    for (name, keys) in [
+        (
+            "opt",
+            "kind = \"ram\"\nsize = \"8GiB\"\ntiming = { preset = \"optane-p4800x\" }",
+        ),
+        ("null", "kind = \"null\"\nsize = \"64MiB\""),
+        ("small", "kind = \"ram\"\nsize = \"64MiB\""),
+    ] {
+        config += &format!(
+            "[[media]]\nname = \"{name}\"\n{keys}\n[[namespace]]\nname = \"{name}\"\nmedia = \"{name}\"\n"
+        );
+    }
+    config += &format!(
+        "[[controller]]\nname = \"store\"\nnamespaces = [\"opt\", \"null\", \"small\"]\nsubnqn = \"{NQN}\"\nlisten = \"{}\"\n",
+        port.listen()
+    );
+    (serve(world, &config, &[]), port)
+}
+
+#[test]
+fn a_drive_behind_a_transport() {
+    let world = World::new();
+    let (server, port) = behind_tcp(&world);
+    let target = port.target();
+    let one = ["fidelity", "--target", &target, "--runs", "1", "--json"];
+    let optane = ["--preset", "optane-p4800x", "--only", "read 4096 qd1 "];
+    let measure =
+        |more: &[&str]| world.json(&[&one[..], &optane, &["--destroy-data"], more].concat());
+    let report = measure(&["--null-nsid", "2"]);
+    assert_eq!(
+        (&report["target"], &report["preset"]),
+        (&target.clone().into(), &"optane-p4800x@paper".into())
+    );
+    let point = &points(&report)[0];
+    let number = |name: &str| point[name].as_f64().unwrap();
+    // 5.39 us of the drive; no host sees it sooner.
+    assert_eq!(point["virtual_ns_p50"], 5_390.0);
+    let (seen, transport) = (number("seen_ns_p50"), number("transport_ns_p50"));
+    assert!(seen > 5_390.0 && transport > 0.0, "{point:#}");
+    let is = |name: &str, expected: f64| {
+        assert!(
+            (number(name) - expected).abs() < 1e-6,
+            "{name}: {expected}, {point:#}"
+        );
+    };
+    let count = point["excluded_commands"].as_u64().unwrap();
+    assert!(count < 10_000, "{point:#}");
+    is("error_pct", (seen / 5_390.0 - 1.0) * 100.0);
+    is("net_ns", seen - number("transport_alone_ns_p50"));
+    is(
+        "unhidden_pct",
+        ((transport / 5_390.0 - 1.0) * 100.0).max(0.0),
+    );
+    assert!(points(&measure(&[]))[0]["transport_ns_p50"].is_null());
+
+    let fails = |args: &[&str], says: &str| {
+        let ran = world.run(&[&one[..], args].concat());
+        assert!(!ran.status.success(), "{}", ran.out);
+        assert!(ran.err.contains(says), "{}", ran.err);
+    };
+    fails(&optane, "add --destroy-data");
+    let optane = [&optane[..], &["--destroy-data"]].concat();
+    fails(
+        &[&optane[..], &["--null-nsid", "1"]].concat(),
+        "that is the drive",
+    );
+    fails(
+        &[&optane[..], &["--null-nsid", "3"]].concat(),
+        "the namespace keeps data",
+    );
+    fails(&[&optane[..], &["--nsid", "3"]].concat(), "need 8GiB");
+    fails(
+        &["--preset", "zns-prototype", "--destroy-data"],
+        "of another kind than the preset",
+    );
+    let pci = ["fidelity", "--target", "pci:0000:01:00.0", "--destroy-data"];
+    let error = world.fails(&[&pci[..], &["--preset", "optane-p4800x"]].concat());
+    assert!(error.contains("has no model"), "{error}");
+    let error = world.fails(&["fidelity", "--no-real", "--hdr-digest"]);
+    assert!(error.contains("how to connect to a --target"), "{error}");
+    fails(
+        &["--preset", "samsung-kvssd"],
+        "`nvmirage kv bench` measures it there",
+    );
+    server.stop();
 }
 
 mod slow {

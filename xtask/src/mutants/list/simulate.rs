@@ -103,6 +103,47 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: unit("lab", "cli::set::tests::a_key_without_effect_is_refused"),
     },
     Mutation {
+        name: "fidelity-hidden",
+        guard: "a transport longer than the drive's own time is reported as what cannot be hidden",
+        file: "crates/lab/src/cli/fidelity/target.rs",
+        from: "let unhidden_ns = (all_ns - hidden_ns).max(0.0);",
+        to: "let unhidden_ns = (all_ns - hidden_ns).min(0.0);",
+        test: unit(
+            "lab",
+            "cli::fidelity::target::tests::a_transport_longer_than_the_drive_cannot_be_hidden",
+        ),
+    },
+    Mutation {
+        name: "fidelity-medians",
+        guard: "what a transport adds to a median is a difference of medians",
+        file: "crates/lab/src/cli/fidelity/target.rs",
+        from: "    let (slow, _) = points::measure(&drive.parameters, &drive.points, measured, delay)?;\n    Ok(typical(&slow)? + delay as f64 - virtual_ns)\n",
+        to: "    let (_, slow) = points::measure(&drive.parameters, &drive.points, measured, delay)?;\n    Ok((slow.mean_ns() + delay) as f64 - virtual_ns)\n",
+        test: unit(
+            "lab",
+            "cli::fidelity::target::tests::the_net_time_is_of_medians",
+        ),
+    },
+    Mutation {
+        name: "fidelity-pci",
+        guard: "a drive of this machine is not overwritten as a served one",
+        file: "crates/lab/src/cli/fidelity/mod.rs",
+        from: "        Place::Pci(_) => Err(",
+        to: "        Place::Pci(_) if text.is_empty() => Err(",
+        test: unit(
+            "lab",
+            "cli::fidelity::tests::a_drive_of_this_machine_is_not_overwritten",
+        ),
+    },
+    Mutation {
+        name: "fidelity-null",
+        guard: "a namespace that keeps data does not measure a transport",
+        file: "crates/lab/src/cli/fidelity/target.rs",
+        from: "        !seat.keeps(null)?,\n",
+        to: "        !seat.keeps(null)? || true,\n",
+        test: program("fidelity::a_drive_behind_a_transport"),
+    },
+    Mutation {
         name: "explain-one-size",
         guard: "the bandwidth of a ceiling is that of its own size of command",
         file: "crates/model/src/explain/mod.rs",

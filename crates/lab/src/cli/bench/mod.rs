@@ -303,7 +303,9 @@ impl Bench {
             _ => None,
         };
         if self.verify {
-            host.refuse_forgetful(&mut queues[0], &namespace)?;
+            let span = self.span.map_or(namespace.len(), |span| span.0);
+            let span = span.min(namespace.len());
+            host.refuse_forgetful(&mut queues[0], &namespace, span)?;
         }
         let mut besides = self.beside.open(host, self.doorbells, (needs, self.nsid))?;
         let mut recorder = record.is_some().then(Recorder::default);

@@ -74,8 +74,8 @@ pub(super) struct Errors {
 /// A preset's drive.
 pub(super) struct Drive<'p> {
     preset: &'p Preset,
-    parameters: Parameters,
-    points: Points,
+    pub(super) parameters: Parameters,
+    pub(super) points: Points,
     /// Real runs by point.
     runs: Vec<Vec<Run>>,
     excluded: Excluded,
@@ -176,7 +176,7 @@ impl<'p> Drive<'p> {
     /// loop: all of it if commands come one by one, nothing if they wait for the drive anyway.
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     fn way_ns(&self, measured: &Measured, baseline_ns: f64, alone_ns: u64) -> anyhow::Result<f64> {
-        if measured.point.workers * measured.point.queue_depth == 1 && !self.has_history(measured) {
+        if self.adds_all(measured) {
             return Ok(baseline_ns);
         }
         #[expect(
@@ -187,6 +187,11 @@ impl<'p> Drive<'p> {
         let delay = baseline_ns.round() as u64;
         let (_, slow) = points::measure(&self.parameters, &self.points, measured, delay)?;
         Ok((slow.mean_ns() + delay) as f64 - alone_ns as f64)
+    }
+
+    /// Whether all of the way to the drive adds to a command's time.
+    pub(super) fn adds_all(&self, measured: &Measured) -> bool {
+        measured.point.workers * measured.point.queue_depth == 1 && !self.has_history(measured)
     }
 
     /// Whether a command's time depends on earlier commands that have completed: a write continues
@@ -298,7 +303,7 @@ fn is_drawn_with(parameters: &Parameters, only: &str, point: Point) -> bool {
 }
 
 /// Median of at least one number.
-fn median(mut all: Vec<f64>) -> f64 {
+pub(super) fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     let half = all.len() / 2;
     match all.len() % 2 {
@@ -316,7 +321,7 @@ pub(super) fn mean_and_deviation(all: &[f64]) -> (f64, f64) {
     (mean, (squares / count).sqrt())
 }
 
-fn spread_pct(all: &[f64]) -> f64 {
+pub(super) fn spread_pct(all: &[f64]) -> f64 {
     let (mean, deviation) = mean_and_deviation(all);
     deviation / mean * 100.0
 }

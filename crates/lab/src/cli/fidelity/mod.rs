@@ -11,13 +11,16 @@ mod published;
 mod real;
 mod replay;
 mod shown;
+mod target;
 
 use std::path::{Path, PathBuf};
 
 use api::config::drive::Drive;
+use driver::bus::place::Place;
 use driver::workload::{Phase, Progress};
 use machine::cpu;
 use machine::files::read_text;
+use model::Parameters;
 use model::preset::{self, Preset};
 use serde::Serialize;
 use terminal::interrupt::Interrupt;
@@ -28,7 +31,9 @@ pub use self::courses::interrupted;
 use self::measure::{Errors, PointReport};
 use self::real::Setup;
 pub use self::real::{Serve, Stop};
-use super::UsageError;
+use self::target::Behind;
+use super::as_host::AsHost;
+use super::{UsageError, consent};
 use crate::line::Line;
 
 const EXAMPLES: &str = "\
@@ -41,6 +46,8 @@ Examples:
       Everything, as JSON
   nvmirage fidelity --replay recorded.trace
       Replay the recording of a served drive in virtual time
+  nvmirage fidelity --target nvme-tcp:192.0.2.10:4420/NQN --preset samsung-970-pro --destroy-data --null-nsid 2
+      A drive behind a transport: the error with it, and its part
 
 The book's \"Accuracy of the timing models\" describes each column.";
 
@@ -80,6 +87,33 @@ pub struct Fidelity {
     /// Recording of a medium with `record` in its timing, to replay and compare completion times
     #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "only", "runs", "no_real", "cpu", "server_cpu", "plots"])]
     replay: Option<PathBuf>,
+
+    /// Address of a served drive of the preset: its points are measured there, with the transport.
+    /// Overwrites data
+    #[arg(
+        long,
+        value_name = "nvme-tcp:HOST:PORT/NQN|vfio-user:PATH",
+        value_parser = served,
+        requires = "preset",
+        conflicts_with_all = ["no_real", "server_cpu", "plots", "replay"]
+    )]
+    target: Option<Place>,
+
+    /// Namespace of the drive behind --target
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "target", value_parser = clap::value_parser!(u32).range(1..))]
+    nsid: u32,
+
+    /// Namespace of a null medium without `timing` behind the same controller: measure the
+    /// transport's part. Overwrites its data
+    #[arg(long, value_name = "N", requires = "target", value_parser = clap::value_parser!(u32).range(1..))]
+    null_nsid: Option<u32>,
+
+    /// Allow data behind --target to be overwritten
+    #[arg(long, requires = "target")]
+    destroy_data: bool,
+
+    #[command(flatten)]
+    as_host: AsHost,
 
     /// Folder for SVG plots of the results, as the paper's figures 3, 4 and 5; those of 5b and 5c
     /// are measured for it
@@ -121,16 +155,31 @@ struct Emulation {
     disturbed_runs: u64,
 }
 
+/// The address of a served drive.
+fn served(text: &str) -> Result<Place, String> {
+    match text.parse()? {
+        Place::Pci(_) => Err("a drive of this machine has no model, and its data would be lost: write nvme-tcp:HOST:PORT/NQN or vfio-user:PATH".into()),
+        place => Ok(place),
+    }
+}
+
 impl Fidelity {
     /// Measures, and prints the report. `serve`: how the program serves a drive.
     ///
     /// # Errors
     /// A drive cannot be served or measured, or the report cannot be written.
     pub fn run(self, serve: Serve) -> anyhow::Result<()> {
+        if self.target.is_none() && !self.as_host.is_default() {
+            let text = "options such as --hostnqn and --hdr-digest say how to connect to a --target: add it, or leave them out";
+            return Err(UsageError(text.to_owned()).into());
+        }
         if let Some(file) = &self.replay {
             return replay::run(file, self.json);
         }
         let presets = self.presets()?;
+        if let Some(place) = &self.target {
+            return self.behind(place, &presets);
+        }
         let interrupt = Interrupt::install()?;
         let cpus = if self.no_real {
             None
@@ -153,11 +202,7 @@ impl Fidelity {
             }
         }
         if report.points.is_empty() && report.courses.is_empty() && !interrupt.is_set() {
-            return Err(UsageError(format!(
-                "--only {:?}: no point has that in its name; they are called as in \"read 4096 qd1 x1\"",
-                self.only
-            ))
-            .into());
+            return Err(self.no_point().into());
         }
         if self.json {
             terminal::print_json(&report)?;
@@ -165,6 +210,76 @@ impl Fidelity {
             terminal::print(&report.in_words())?;
         }
         report.verdict()
+    }
+
+    /// Measures a drive behind a transport.
+    fn behind(&self, place: &Place, presets: &[&Preset]) -> anyhow::Result<()> {
+        let [preset] = presets else {
+            let text = "--target: write one --preset, that of the drive";
+            return Err(UsageError(text.to_owned()).into());
+        };
+        let drive = measure::Drive::new(preset, &self.only, false)?;
+        if matches!(drive.parameters, Parameters::Kv(_)) {
+            let text = format!(
+                "--target: {} holds keys, whose points are measured without a target only; `nvmirage kv bench` measures it there",
+                preset.full_name()
+            );
+            return Err(UsageError(text).into());
+        }
+        if drive.points.measured.is_empty() {
+            return Err(self.no_point().into());
+        }
+        if !self.destroy_data {
+            let namespaces = match self.null_nsid {
+                None => format!("namespace {}", self.nsid),
+                Some(null) => format!("namespaces {} and {null}", self.nsid),
+            };
+            return Err(consent::needed("--target", &format!("{namespaces} of {place}")).into());
+        }
+        if self.null_nsid == Some(self.nsid) {
+            let text = "--null-nsid: that is the drive: name a namespace of a null medium";
+            return Err(UsageError(text.to_owned()).into());
+        }
+        self.as_host.assume(Some(place))?;
+        if let Some(cpu) = self.cpu {
+            cpu::pin_or_say(cpu)?;
+        }
+        let behind = Behind {
+            place,
+            nsid: self.nsid,
+            null_nsid: self.null_nsid,
+        };
+        let interrupt = Interrupt::install()?;
+        let progress = self.progress(preset, &interrupt);
+        let report = target::run(&drive, preset, behind, self.runs, progress)?;
+        if self.json {
+            terminal::print_json(&report)
+        } else {
+            terminal::print(&report.in_words())
+        }
+    }
+
+    /// Shows the numbers of finished runs and of commands, and returns whether to continue.
+    fn progress(&self, preset: &Preset, interrupt: &Interrupt) -> impl FnMut(u64, u64) -> bool {
+        let whole = std::time::Duration::from_secs(self.runs.into());
+        let line = Line::new(&preset.full_name(), whole);
+        let mut commands = 0;
+        move |done, more| {
+            commands += more;
+            line.update(Progress {
+                phase: Phase::Measure,
+                commands,
+                elapsed_ns: done * 1_000_000_000,
+            });
+            !interrupt.is_set()
+        }
+    }
+
+    fn no_point(&self) -> UsageError {
+        UsageError(format!(
+            "--only {:?}: no point has that in its name; they are called as in \"read 4096 qd1 x1\"",
+            self.only
+        ))
     }
 
     fn presets(&self) -> anyhow::Result<Vec<&'static Preset>> {
@@ -210,19 +325,8 @@ impl Fidelity {
     ) -> anyhow::Result<()> {
         let mut drive = measure::Drive::new(preset, &self.only, self.plots.is_some())?;
         if let Some(cpus) = cpus {
-            let whole = std::time::Duration::from_secs(self.runs.into());
-            let line = Line::new(&preset.full_name(), whole);
-            let mut commands = 0;
-            drive.run_for_real(cpus, self.runs, |done, more| {
-                commands += more;
-                line.update(Progress {
-                    phase: Phase::Measure,
-                    commands,
-                    elapsed_ns: done * 1_000_000_000,
-                });
-                !interrupt.is_set()
-            })?;
-            line.clear();
+            let progress = self.progress(preset, interrupt);
+            drive.run_for_real(cpus, self.runs, progress)?;
             report.emulation.push(drive.emulation()?);
         }
         let points = drive.points()?;
@@ -272,5 +376,22 @@ impl Report {
             "{differing} points take another time than the oracle says: cargo xtask oracle shows the first difference"
         );
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_of_this_machine_is_not_overwritten() {
+        for text in [
+            "nvme-tcp:192.0.2.10:4420/nqn.2026-11.example:a",
+            "vfio-user:/run/a.sock",
+        ] {
+            assert_eq!(served(text).unwrap().to_string(), text);
+        }
+        let error = served("pci:0000:01:00.0").unwrap_err();
+        assert!(error.contains("has no model"), "{error}");
     }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use api::config::{self, Config, Initial, Listen, MediumKeys, MediumKind, Size, Timing, Zoned};
 use driver::bus::place::Place;
+use driver::io::Namespace;
 use driver::key_value::{Dialect, Keys};
 use driver::program::{self, Pace, Ran, Rules, Target, Worker};
 use driver::{Doorbells, DriverError};
@@ -33,7 +34,7 @@ use crate::placement::{Pair, Placement};
 /// Bound between two clock readings of the host; a turn of its loop takes a microsecond at most.
 pub(super) const STALL_NS: u64 = 20_000;
 /// Time between phases, in which the drive writes its buffer out.
-const REST: Duration = Duration::from_millis(5);
+pub(super) const REST: Duration = Duration::from_millis(5);
 /// Commands that measure the path to the null drive, and the number where its percentiles are
 /// shown.
 const BASELINE: u64 = 1000;
@@ -96,11 +97,13 @@ pub(super) struct Excluded {
 }
 
 /// A drive with its host.
-struct Seat {
-    host: Host,
+pub(super) struct Seat {
+    pub(super) host: Host,
     queues: Vec<Queue>,
     buffer: Buffer,
     target: Target,
+    /// Bound between two clock readings of the host.
+    stall_ns: u64,
 }
 
 /// The machine's clock.
@@ -129,41 +132,60 @@ impl Pace for Real<'_> {
 }
 
 impl Seat {
+    /// Connects to the drive of this program at `listen`.
     fn connect(
         listen: &Listen,
         target: Option<Target>,
-        (bytes, workers, depth): (u32, u16, u16),
+        needs: (u32, u16, u16),
     ) -> anyhow::Result<Self> {
-        let bytes = bytes.max(4096).next_multiple_of(4096);
-        let needs = Needs {
-            queues: workers,
-            ..Needs::of(depth, bytes)
-        };
         let socket = listen.path().context("a measured drive has a socket")?;
-        let place = Place::VfioUser(socket.to_owned());
-        let mut host = Host::connect_to_all_sets(&place, Doorbells::Auto, needs)?;
-        let device = host.device();
+        let mut host = host_at(&Place::VfioUser(socket.to_owned()), needs)?;
         let target = match target {
             Some(target) => target,
-            None => Target::Blocks(device.namespace(1)?),
+            None => Target::Blocks(host.device().namespace(1)?),
         };
+        Self::new(host, target, needs, STALL_NS)
+    }
+
+    /// Creates queues and a buffer for so many bytes of a command, workers, and commands in flight
+    /// of one.
+    pub(super) fn new(
+        mut host: Host,
+        target: Target,
+        (bytes, workers, depth): (u32, u16, u16),
+        stall_ns: u64,
+    ) -> anyhow::Result<Self> {
+        let device = host.device();
         let queues = (0..workers).map(|_| device.create_queue_pair(depth, false));
         let queues = queues.collect::<Result<_, _>>()?;
-        let buffer = device.alloc(bytes as usize)?;
+        let buffer = device.alloc(page_aligned(bytes) as usize)?;
         Ok(Seat {
             host,
             queues,
             buffer,
             target,
+            stall_ns,
         })
     }
 
-    fn run(&mut self, phase: &Phase) -> anyhow::Result<Ran> {
-        self.run_until(phase, None)
+    /// Whether a namespace of the same controller keeps written data; overwrites two blocks.
+    pub(super) fn keeps(&mut self, namespace: &Namespace) -> anyhow::Result<bool> {
+        let queue = &mut self.queues[0];
+        self.host.keeps_data(queue, namespace, namespace.len())
     }
 
-    /// Runs the phase; with `interrupt`, until that is set and no longer than [`COURSE_NS`].
-    fn run_until(&mut self, phase: &Phase, interrupt: Option<&Interrupt>) -> anyhow::Result<Ran> {
+    pub(super) fn run(&mut self, phase: &Phase) -> anyhow::Result<Ran> {
+        self.run_on(self.target, phase, None)
+    }
+
+    /// Runs the phase on `target`; with `interrupt`, until that is set and no longer than
+    /// [`COURSE_NS`].
+    pub(super) fn run_on(
+        &mut self,
+        target: Target,
+        phase: &Phase,
+        interrupt: Option<&Interrupt>,
+    ) -> anyhow::Result<Ran> {
         let buffer = &self.buffer;
         let workers = self.queues.iter_mut().zip(&phase.workers);
         let workers = workers.map(|(queue, commands)| Worker {
@@ -175,14 +197,30 @@ impl Seat {
         let mut workers: Vec<Worker<'_, _>> = workers.collect();
         let rules = Rules {
             delay_ns: 0,
-            stall_ns: STALL_NS,
+            stall_ns: self.stall_ns,
         };
         let mut pace = Real {
             clock: self.host.clock(),
             interrupt,
         };
-        Ok(program::run(&mut workers, &self.target, rules, &mut pace)?)
+        Ok(program::run(&mut workers, &target, rules, &mut pace)?)
     }
+}
+
+fn page_aligned(bytes: u32) -> u32 {
+    bytes.max(4096).next_multiple_of(4096)
+}
+
+/// A host of the drive at `place`, with memory for a [`Seat`] of these needs.
+pub(super) fn host_at(
+    place: &Place,
+    (bytes, workers, depth): (u32, u16, u16),
+) -> anyhow::Result<Host> {
+    let needs = Needs {
+        queues: workers,
+        ..Needs::of(depth, page_aligned(bytes))
+    };
+    Host::connect_to_all_sets(place, Doorbells::Auto, needs)
 }
 
 /// A drive and a null drive, served by a reactor of this process.
@@ -256,7 +294,9 @@ impl Rig {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Ran> {
         std::thread::sleep(REST);
-        self.drive.run_until(&measured.program, Some(interrupt))
+        let target = self.drive.target;
+        self.drive
+            .run_on(target, &measured.program, Some(interrupt))
     }
 
     fn try_run(&mut self, measured: &Measured, before: Placement) -> anyhow::Result<(Run, bool)> {

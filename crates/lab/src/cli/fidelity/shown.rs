@@ -169,14 +169,15 @@ fn errors(all: &[Emulation]) -> String {
 }
 
 fn name(point: &PointReport) -> String {
-    let workers = match point.workers {
+    let in_flight = (point.queue_depth, point.workers);
+    name_of(point.op, point.block_size, in_flight)
+}
+
+/// A point as tables name it, with the commands in flight of each worker.
+pub(super) fn name_of(op: &str, block_size: u32, (depth, workers): (u16, u16)) -> String {
+    let workers = match workers {
         1 => String::new(),
         more => format!(" x {more}"),
     };
-    format!(
-        "{} {} QD{}{workers}",
-        point.op,
-        units::block(point.block_size),
-        point.queue_depth
-    )
+    format!("{op} {} QD{depth}{workers}", units::block(block_size))
 }
