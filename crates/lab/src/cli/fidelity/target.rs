@@ -322,7 +322,7 @@ fn stalled(ran: &Ran) -> u64 {
 }
 
 /// Part of the transport's time of one command at a time that adds to the median command in this
-/// loop, as [`Drive::way_ns`] has it of the mean one. A mean says nothing of the median where
+/// loop, as [`Drive::way_ns`] has it of the mean one. The mean does not tell the median where
 /// commands are fast or slow, as with a buffer or many in flight.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn way_ns(
