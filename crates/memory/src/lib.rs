@@ -57,6 +57,7 @@ pub use store::{Store, StorePages};
 pub use sync::claims::{Claim, Claimant, Claims, MAX_CLAIMANTS};
 pub use sync::counters::{Counter, Histogram, LogHistogram};
 pub use sync::mail_count::MailCount;
+pub use sync::pool::Pool;
 pub use sync::records::{RECORD_WORDS, Records};
 pub use sync::sleep::Bell;
 pub use sync::wake::EventFd;

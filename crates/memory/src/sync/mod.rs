@@ -6,6 +6,7 @@ pub mod counters;
 pub mod mail_count;
 pub mod mailbox;
 pub(crate) mod order;
+pub mod pool;
 pub mod records;
 pub mod sleep;
 pub mod wake;
