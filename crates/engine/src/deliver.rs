@@ -1,7 +1,7 @@
 //! Delivery of mail from other engines, and work of an engine for lanes that are not its own.
 
 use controller::Controller;
-use controller::lane::{LaneCommand, Posted};
+use controller::lane::{Lane, LaneCommand, Posted};
 use port::Channel;
 use port::ticket::OwnerKey;
 use port::time::Time;
@@ -151,6 +151,12 @@ impl<C: Channel> Engine<C> {
         self.members.set_spread(slot, over);
     }
 
+    /// The engines of [`Self::spread`].
+    #[must_use]
+    pub fn spread_of(&self, slot: ControllerSlot) -> Vec<EngineId> {
+        self.members.spread_of(slot)
+    }
+
     /// Moves one lane of a controller, named by its completion queue. How it ends comes from
     /// [`Engine::take_moved`], unless the lane is there already.
     ///
@@ -189,6 +195,47 @@ impl<C: Channel> Engine<C> {
             .collect();
         all.sort_unstable();
         all
+    }
+
+    /// The engine on which the lane of a completion queue lives; `None` where it is on its way
+    /// home, or is not there.
+    pub fn residence_of(&self, slot: ControllerSlot, cqid: u16) -> Option<EngineId> {
+        let places = self.lanes.places_of(slot.0);
+        let (index, _) = places.into_iter().find(|(_, id)| *id == cqid)?;
+        let away = self.lanes.slots[index].away.as_ref();
+        let is_returning = away.is_some_and(|away| away.kept.is_some());
+        (!is_returning).then(|| self.lanes.residence(index))
+    }
+
+    /// The key of a lane that visits this engine, by its controller and its completion queue.
+    pub fn find_guest(
+        &self,
+        home: EngineId,
+        controller: ControllerSlot,
+        cqid: u16,
+    ) -> Option<OwnerKey> {
+        let is_it = |index: &&usize| match self.lanes.slots[**index].whose {
+            Whose::Guest(guest) => {
+                (guest.home, guest.controller) == (home, controller.0)
+                    && self.lanes.cqid_at(**index) == Some(cqid)
+            }
+            Whose::Controller(_) => false,
+        };
+        let index = self.lanes.guests.iter().find(is_it)?;
+        Some(self.lanes.key_of(*index))
+    }
+
+    /// Whether the lane of that key visits this engine still.
+    #[inline]
+    #[must_use]
+    pub fn has_guest(&mut self, key: OwnerKey) -> bool {
+        self.lanes.get_mut(key).is_some()
+    }
+
+    /// A lane that visits this engine, for its host, which is served here. It gets a turn.
+    #[inline]
+    pub fn guest_mut(&mut self, key: OwnerKey) -> Option<&mut Lane> {
+        self.lanes.warm(key)
     }
 
     /// The engines other than this one that lanes of a controller live on.

@@ -137,6 +137,12 @@ impl Members {
         }
     }
 
+    /// The placement of a controller's lanes.
+    pub(crate) fn spread_of(&self, slot: ControllerSlot) -> Vec<EngineId> {
+        let member = self.controllers.get(slot.0).and_then(Option::as_ref);
+        member.map_or_else(Vec::new, |member| member.places.spread.clone())
+    }
+
     /// A place for a controller.
     pub(crate) fn free_controller(&mut self) -> usize {
         free_place(&mut self.controllers)

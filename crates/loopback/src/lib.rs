@@ -304,6 +304,14 @@ impl<C: Channel> InProcess<C> {
         look(&mut self.wake().controller)
     }
 
+    /// Looks at the lane of a completion queue, where there is one.
+    pub fn with_lane<T>(&self, cqid: u16, look: impl FnOnce(&mut Lane) -> T) -> Option<T> {
+        let mut inner = self.wake();
+        let mut lanes = inner.lanes.table.iter_mut();
+        let found = lanes.find(|(_, lane)| lane.cqid() == cqid);
+        found.map(|(_, lane)| look(lane))
+    }
+
     /// Looks at the channels, or does something to them.
     pub fn with_channels<T>(&self, look: impl FnOnce(&mut Channels<C>) -> T) -> T {
         look(&mut self.wake().channels)

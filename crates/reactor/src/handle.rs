@@ -190,6 +190,11 @@ impl ReactorHandle {
         Ok(all.into_iter().map(|(id, at)| (id, at.0.into())).collect())
     }
 
+    /// The controllers of a controller's hosts over NVMe/TCP, with their identifiers.
+    pub fn associations(&self, slot: ControllerSlot) -> anyhow::Result<Vec<(u16, ControllerSlot)>> {
+        self.ask(|answer| Message::Associations(slot, answer))
+    }
+
     /// The counters of every controller on this reactor.
     pub fn counts(&self) -> anyhow::Result<Vec<(ControllerSlot, Counted)>> {
         self.ask(Message::Counts)

@@ -8,12 +8,14 @@
 //! reports of drives on. [`custody`] has the locks of media that move. [`inspect`] inspects queues
 //! on any reactor. [`presence`] shows whether a host is attached,
 //! and [`network`] what hosts over TCP have done. [`memory_care`] and [`nodes`]
-//! look after the memory that reactors copy.
+//! look after the memory that reactors copy. `branches` has the queues of hosts over TCP whose
+//! controllers are on another reactor.
 //!
 //! Files, HTTP and the plan of a configuration are the server's: this crate gets what is open, with
 //! the live keys of its controllers, and reports by answers and the functions that it is given.
 #![forbid(unsafe_code)]
 
+mod branches;
 pub mod custody;
 mod door;
 pub mod handle;

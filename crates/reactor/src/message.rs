@@ -16,7 +16,7 @@ use memory::{Bell, Counter, EventFd};
 use nvme_spec::Status;
 use port::ChannelId;
 use subsystem::{Allocated, ControllerRecord, OperatorRequest, Record, SubsystemConfig};
-use transport::nvme_tcp::{Access, DiscoveryLog, TargetConfig, Tls};
+use transport::nvme_tcp::{Access, Branch, DiscoveryLog, End, TargetConfig, Tls};
 use transport::vfio_user::{Custody, Entrance};
 
 use super::lines::Vectors;
@@ -46,6 +46,12 @@ pub(crate) enum Message {
     Mail(EngineId, Mail),
     /// Interrupt lines for the queues of another reactor's controller.
     Lines(EngineId, ControllerSlot, Vectors),
+    /// Serve a queue of a host over NVMe/TCP of that reactor's controller, whose lane lives here.
+    Branch(EngineId, ControllerSlot, Box<Branch>),
+    /// Send a queue of that reactor's controller back.
+    Recall(EngineId, ControllerSlot, u16),
+    /// A queue of a controller comes back from that reactor, and why it has ended, if it has.
+    BranchBack(EngineId, ControllerSlot, Box<Branch>, Option<End>),
     /// Open a channel to a medium under an identifier, unless it is open.
     OpenChannel(Arc<Medium>, ChannelId, Answer<io::Result<()>>),
     /// Change the timing parameters of a medium.

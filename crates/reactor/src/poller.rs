@@ -25,6 +25,8 @@ pub(crate) enum Source {
     Controller(usize),
     /// A controller's listening socket, or a connection on it that is not a host yet.
     Door(usize),
+    /// The connection of a queue whose controller is on another reactor, by its place here.
+    Branch(usize),
 }
 
 impl Source {
@@ -33,8 +35,9 @@ impl Source {
             Source::Mailbox => 0,
             Source::Channel => 1,
             Source::Leaving => 2,
-            Source::Controller(index) => 4 + 2 * index as u64,
-            Source::Door(index) => 5 + 2 * index as u64,
+            Source::Controller(index) => 3 + 3 * index as u64,
+            Source::Door(index) => 4 + 3 * index as u64,
+            Source::Branch(index) => 5 + 3 * index as u64,
         })
     }
 
@@ -42,12 +45,13 @@ impl Source {
         match data.u64() {
             0 => Source::Mailbox,
             1 => Source::Channel,
-            2 | 3 => Source::Leaving,
+            2 => Source::Leaving,
             number => {
-                let index = usize::try_from((number - 4) / 2).unwrap_or(usize::MAX);
-                match number % 2 {
+                let index = usize::try_from((number - 3) / 3).unwrap_or(usize::MAX);
+                match number % 3 {
                     0 => Source::Controller(index),
-                    _ => Source::Door(index),
+                    1 => Source::Door(index),
+                    _ => Source::Branch(index),
                 }
             }
         }

@@ -77,9 +77,6 @@ impl Controller {
                 self.queue_depth
             )
         });
-        place.require(self.reactors.is_empty(), || {
-            "reactors: the queues of NVMe/TCP hosts are on the controller's reactor: remove it, and write reactor".into()
-        });
         let without = [
             ("doorbells", self.doorbells != Doorbells::default()),
             ("msix", !self.msix),
@@ -129,7 +126,6 @@ mod tests {
             ("vendor_id = 0x1b36", "vendor_id"),
             ("device_id = 0x10", "device_id"),
             ("fuse = { page_cache = true }", "fuse"),
-            ("reactors = [0]", "reactors"),
             ("queue_depth = 1025", "queue_depth"),
             ("tcp = { hosts = 0 }", "tcp: hosts"),
             ("tcp = { hosts = 1025 }", "tcp: hosts"),
@@ -151,7 +147,7 @@ mod tests {
         for line in [
             "tcp = { memory = \"2MiB\", in_capsule_data = \"0B\", hosts = 256 }",
             "tcp = { success = \"always\", header_digest = false, data_digest = false }",
-            "queue_depth = 1024\nqueues = 8\nserial = \"S\"\nsample = 0\nrecords = 16",
+            "queue_depth = 1024\nqueues = 8\nserial = \"S\"\nsample = 0\nrecords = 16\nreactors = [0]",
         ] {
             assert_eq!(problems("nvme-tcp:127.0.0.1:4420", line), [""; 0], "{line}");
         }

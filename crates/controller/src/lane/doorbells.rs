@@ -30,6 +30,13 @@ impl Doorbells {
         }
     }
 
+    /// Stores the tail of a submission queue and the head of a completion queue, as the host does
+    /// in mapped pages.
+    pub(super) fn store(&self, (sqid, tail): (u16, u32), (cqid, head): (u16, u32)) {
+        self.pages.store(2 * usize::from(sqid), tail);
+        self.pages.store(2 * usize::from(cqid) + 1, head);
+    }
+
     /// Whether the host has registered doorbell buffers.
     pub(super) fn has_shadow(&self) -> bool {
         self.shadow.is_some()

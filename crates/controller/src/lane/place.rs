@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use memory::MailCount;
+use port::namespace::NamespaceTable;
 use port::ticket::OwnerKey;
 
 use super::Lane;
@@ -61,6 +62,27 @@ impl Lane {
     #[must_use]
     pub fn mail_count(&self) -> &Arc<MailCount> {
         &self.queues.place.mail_count
+    }
+
+    /// Whether its controller has told its lanes something that has not come here yet, and that the
+    /// host may know of. After a load that shows what the host has done.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.queues.place.is_behind()
+    }
+
+    /// The namespaces, as far as its controller has told it.
+    #[must_use]
+    pub fn namespaces(&self) -> &NamespaceTable {
+        &self.namespaces
+    }
+
+    /// Rings the doorbells of a submission queue and of the completion queue, for a host that is
+    /// served on the lane's reactor: no message is needed.
+    pub fn ring(&mut self, sqid: u16, tail: u32, head: u32) {
+        let cqid = self.cqid();
+        self.queues.doorbells.store((sqid, tail), (cqid, head));
+        self.kick();
     }
 
     /// Its key on its controller's reactor.

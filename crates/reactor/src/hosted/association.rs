@@ -6,7 +6,7 @@ use std::sync::Arc;
 use controller::Controller;
 use engine::ControllerSlot;
 use port::time::Time;
-use transport::nvme_tcp::{Access, Arrival, Association, Counters, End, Farewell, Proof};
+use transport::nvme_tcp::{Access, Arrival, Association, Branch, Counters, End, Farewell, Proof};
 
 use super::target::Target;
 use crate::poller::{Interest, Poller, Source};
@@ -35,6 +35,10 @@ pub(crate) struct Attached {
     leaving: Vec<Farewell>,
     /// What it has done, and the name of its end, after the end.
     done: Option<(Counters, &'static str)>,
+    /// Queues that are to come back from other reactors.
+    recalls: Vec<u16>,
+    /// Its queues here are to be looked at: the lanes of some may be on other reactors.
+    pub(crate) is_to_place: bool,
     /// Version of the association's connections that the poller has.
     watched: u64,
     /// When it did something last.
@@ -68,6 +72,8 @@ impl Attached {
             association: Some(Box::new(association)),
             leaving: Vec::new(),
             done: None,
+            recalls: Vec::new(),
+            is_to_place: false,
             watched: u64::MAX,
             worked: now,
             has_more: true,
@@ -131,6 +137,7 @@ impl Attached {
             return Ok(());
         }
         self.watched = association.changes();
+        self.is_to_place = true;
         let io_queues = u16::try_from(association.queues()).unwrap_or(u16::MAX);
         self.presence.change_association(self.cntlid, |host| {
             (host.io_queues, host.proof) = (io_queues, association.proof());
@@ -189,6 +196,7 @@ impl Attached {
         }
         self.due = association.next_deadline();
         self.leaving.extend(association.take_leaving());
+        self.recalls.extend(association.take_recalls());
         if let Some(end) = polled.ended {
             if self.is_told {
                 tracing::info!(
@@ -233,7 +241,9 @@ impl Attached {
 
     /// Resets the controller and closes the connections, which may have a last answer to send.
     pub(crate) fn end(&mut self, controller: &mut Controller, end: &End, now: Time) {
-        if let Some(association) = self.association.take() {
+        if let Some(mut association) = self.association.take() {
+            association.recall_all();
+            self.recalls.extend(association.take_recalls());
             controller.function_reset();
             self.due = None;
             if association.proof() != Proof::Pending {
@@ -248,6 +258,42 @@ impl Attached {
     /// Connections that are to close, which the reactor looks after.
     pub(crate) fn take_leaving(&mut self) -> Vec<Farewell> {
         std::mem::take(&mut self.leaving)
+    }
+
+    /// Queues that are to come back from other reactors.
+    pub(crate) fn take_recalls(&mut self) -> Vec<u16> {
+        std::mem::take(&mut self.recalls)
+    }
+
+    /// Queues here that may be served elsewhere.
+    pub(crate) fn may_depart(&self) -> Vec<u16> {
+        let association = self.association.as_ref();
+        association.map_or_else(Vec::new, |it| it.may_depart())
+    }
+
+    /// Gives up a queue that is to be served elsewhere.
+    pub(crate) fn depart(&mut self, qid: u16, poller: &Poller) -> Option<Branch> {
+        let branch = self.association.as_mut()?.depart(qid)?;
+        // One that was opened in this poll is not watched.
+        let _ = poller.remove(&branch);
+        Some(branch)
+    }
+
+    /// A queue comes back.
+    ///
+    /// # Errors
+    /// It is another association's.
+    pub(crate) fn come_back(
+        &mut self,
+        branch: Branch,
+        end: Option<&End>,
+        controller: &Controller,
+        now: Time,
+    ) -> Result<(), Branch> {
+        match &mut self.association {
+            Some(association) => association.come_back(branch, end, controller, now),
+            None => Err(branch),
+        }
     }
 
     /// What it has done, and the name of its end, once after the end.

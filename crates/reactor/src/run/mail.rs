@@ -11,6 +11,7 @@ impl Reactor {
     pub(super) fn exchange_mail(&mut self) -> bool {
         let any = !self.mailbox.is_empty() && self.take_messages();
         self.carry_mail();
+        self.place_queues();
         while let Some(Moved {
             controller,
             cqid,
@@ -37,9 +38,13 @@ impl Reactor {
                 return;
             };
             let arrives = mail.brings_lane_of();
+            if let Some(slot) = arrives {
+                self.introduce(slot, to);
+            }
             self.late.push_back((to, Message::Mail(self.id, mail)));
             if let Some(slot) = arrives {
                 self.send_lines(slot, to);
+                self.note_departure(slot);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The reactor's thread: turns, periodic polls of the sockets, and sleep.
 
+mod branches;
+mod channels;
 mod controllers;
 mod mail;
 mod targets;
@@ -22,9 +24,10 @@ use port::time::Time;
 use transport::nvme_tcp::DiscoveryLog;
 
 use self::controllers::configure;
+use super::branches::Branches;
 use super::hosted::Hosted;
 use super::hosted::association::{Attached, HOT_NS};
-use super::leaving::Leaving;
+use super::leaving::{Leaving, Whose};
 use super::lines::Lines;
 use super::looks::Looks;
 use super::message::{Address, Answer, Message};
@@ -35,7 +38,6 @@ use super::reports::Reports;
 use super::snapshots::Snapshots;
 use super::subsystems::Subsystems;
 use super::taken::{STALL_NS, Taken};
-use crate::nodes::Nodes;
 
 /// Nanoseconds between polls of the sockets, while there is work and while the reactor spins
 /// without work. A poll is a system call, which delays a host that polls for completions.
@@ -46,8 +48,6 @@ const RECENTLY_NS: u64 = 10_000;
 /// A completion that falls due within the length of a turn is waited for with the clock alone, at
 /// most for this time.
 const DUE_WAIT_MAX_NS: u64 = 1_000;
-/// Most commands in flight in a channel.
-const CHANNEL_DEPTH: u16 = media::MAX_DEPTH;
 
 /// A move in progress.
 #[derive(Debug)]
@@ -78,6 +78,12 @@ pub(crate) struct Reactor {
     timed: Vec<usize>,
     /// Controllers of hosts over NVMe/TCP.
     associations: Vec<usize>,
+    /// Queues of such hosts whose controllers are on other reactors.
+    branches: Branches,
+    /// Queues of this reactor's controllers that are served elsewhere, and where.
+    away: Vec<(ControllerSlot, u16, EngineId)>,
+    /// Reactors that know the tenants of this reactor's associations.
+    told: Vec<(ControllerSlot, EngineId)>,
     /// Connections over NVMe/TCP that are to close.
     leaving: Leaving,
     /// Another process is about to take over: no host over NVMe/TCP is accepted.
@@ -88,6 +94,9 @@ pub(crate) struct Reactor {
     /// Addresses of the other reactors, and messages that did not fit into their mailboxes.
     peers: Vec<Address>,
     late: VecDeque<(EngineId, Message)>,
+    /// Mail has come since the queues of other reactors' controllers were served last: an answer of
+    /// a subsystem is a completion outside of a turn.
+    has_mail_come: bool,
     /// Interrupt lines of other reactors' hosts, for queues that live here.
     lines: Lines,
     /// Moves in progress.
@@ -138,12 +147,16 @@ impl Reactor {
             in_transition: Vec::new(),
             timed: Vec::new(),
             associations: Vec::new(),
+            branches: Branches::default(),
+            away: Vec::new(),
+            told: Vec::new(),
             leaving,
             is_closed: false,
             discovery: Arc::default(),
             id,
             peers: Vec::new(),
             late: VecDeque::new(),
+            has_mail_come: false,
             lines: Lines::default(),
             moves: Vec::new(),
             snapshots: Snapshots::default(),
@@ -169,7 +182,10 @@ impl Reactor {
             let turn_worked = self.relays.carry() | turn.worked;
             // What a controller gives up is posted in a turn without work, too.
             let posted = turn_worked || turn.completions > 0;
-            let turn_worked = turn_worked | self.serve_associations(now, posted);
+            let has_mail_come = std::mem::take(&mut self.has_mail_come);
+            let turn_worked = turn_worked
+                | self.serve_associations(now, posted)
+                | self.serve_branches(now, posted || has_mail_come);
             let mut worked = turn_worked;
             if self.engine.expects_mail() || !self.late.is_empty() {
                 worked |= self.exchange_mail();
@@ -213,6 +229,11 @@ impl Reactor {
             }
             now = after;
         }
+        let now = self.clock.now();
+        for branch in self.branches.take_all() {
+            let _ = self.poller.remove(&*branch);
+            self.leaving.add(branch.leave(now), Whose::Host, now);
+        }
         self.leaving.finish(|| self.clock.now());
     }
 
@@ -236,7 +257,7 @@ impl Reactor {
     fn look_interval_ns(&self, idle_ns: u64) -> u64 {
         // The sockets of queues over NVMe/TCP on which something came or was sent a moment ago are
         // read in every turn, without the poller.
-        let recently_ns = if self.associations.is_empty() {
+        let recently_ns = if self.associations.is_empty() && self.branches.len() == 0 {
             RECENTLY_NS
         } else {
             HOT_NS
@@ -259,6 +280,10 @@ impl Reactor {
         }
         let mut unwoken = self.engine.has_silent_guests();
         let mut deadline = self.leaving.next_deadline();
+        deadline = deadline
+            .into_iter()
+            .chain(self.branches.next_deadline())
+            .min();
         for hosted in self.hosted.iter().flatten() {
             unwoken |= hosted.is_unwoken();
             deadline = deadline.into_iter().chain(hosted.next_deadline()).min();
@@ -343,6 +368,7 @@ impl Reactor {
             match self.ready[at] {
                 Source::Controller(index) => worked |= self.poll_hosted(index, now, Hosted::poll),
                 Source::Door(index) => worked |= self.poll_hosted(index, now, Hosted::poll_door),
+                Source::Branch(at) => worked |= self.poll_branch(at, now, false),
                 Source::Leaving => worked |= self.leaving.poll(now),
                 Source::Mailbox | Source::Channel => {}
             }
@@ -356,6 +382,7 @@ impl Reactor {
         if self.leaving.next_deadline().is_some_and(|due| due <= now) {
             worked |= self.leaving.poll(now);
         }
+        worked |= self.poll_due_branches(now);
         for slot in self.engine.take_messages_wanted() {
             worked |= self.poll_hosted(slot.0, now, Hosted::poll);
         }
@@ -428,6 +455,7 @@ impl Reactor {
         self.take_arrivals(index);
         self.admit(index, now);
         self.take_leaving(index);
+        self.place_queues_of(index);
         let hosted = self.hosted[index].as_ref();
         if hosted.is_some_and(Hosted::is_removed)
             && let Some(controller) = self.engine.controller_mut(slot)
@@ -457,10 +485,18 @@ impl Reactor {
     fn handle(&mut self, message: Message) {
         match message {
             Message::Peers(peers) => self.peers = peers,
-            Message::Mail(from, mail) => self.engine.deliver(from, mail),
+            Message::Mail(from, mail) => {
+                self.has_mail_come = true;
+                self.engine.deliver(from, mail);
+            }
             Message::Lines(home, controller, vectors) => {
                 self.lines.set(home, controller, vectors);
                 self.engine.post_again(home, controller);
+            }
+            Message::Branch(home, slot, branch) => self.take_branch(home, slot, branch),
+            Message::Recall(home, slot, qid) => self.return_branch(home, slot, qid),
+            Message::BranchBack(from, slot, branch, end) => {
+                self.take_back(from, slot, *branch, end.as_ref());
             }
             Message::OpenChannel(medium, id, answer) => {
                 reply(&answer, self.open_channel(medium, id));
@@ -479,7 +515,7 @@ impl Reactor {
                 self.snapshots.begin(self.engine.channels_mut(), id, asked);
             }
             Message::Spread(slot, over, answer) => {
-                self.engine.spread(slot, over);
+                self.spread(slot, over);
                 reply(&answer, ());
             }
             Message::Move(slot, cqid, to, answer) => self.move_queue(slot, cqid, to, answer),
@@ -509,7 +545,9 @@ impl Reactor {
                 self.disconnect_all();
                 reply(&answer, ());
             }
-            Message::HasParted(answer) => reply(&answer, !self.leaving.has_hosts()),
+            Message::HasParted(answer) => {
+                reply(&answer, !self.leaving.has_hosts() && self.away.is_empty());
+            }
             Message::SetAccess(slot, access, tls, answer) => {
                 self.set_access(slot.0, access, tls);
                 reply(&answer, ());
@@ -634,51 +672,6 @@ impl Reactor {
             Ok(true) => self.moves.push(AskedMove { slot, cqid, answer }),
             Ok(false) => reply(&answer, Ok(())),
             Err(error) => reply(&answer, Err(error)),
-        }
-    }
-
-    fn open_channel(&mut self, medium: Arc<Medium>, id: ChannelId) -> io::Result<()> {
-        if self.channels.iter().any(|(_, open)| *open == id) {
-            return Ok(());
-        }
-        if let Some(node) = Nodes::of_machine().of_this_thread()
-            && let Err(error) = medium.prefer_node(node)
-        {
-            tracing::debug!("memory of node {node} cannot be had: {error}");
-        }
-        let mut channel = medium.channel(CHANNEL_DEPTH)?;
-        let clock = self.clock.clone();
-        channel.set_clock(move || {
-            memory::loads_done();
-            clock.now()
-        });
-        if let Some(fd) = channel.wait_fd() {
-            self.poller.add(fd, Source::Channel)?;
-        }
-        match self.engine.add_channel(id, channel, CHANNEL_DEPTH.into()) {
-            Ok(()) => {
-                self.channels.push((medium, id));
-                Ok(())
-            }
-            Err(_) => Err(io::Error::other("a channel is open under this id")),
-        }
-    }
-
-    fn close_channel(&mut self, medium: &Arc<Medium>) {
-        let Some(at) = self
-            .channels
-            .iter()
-            .position(|(m, _)| Arc::ptr_eq(m, medium))
-        else {
-            return;
-        };
-        let (_, id) = self.channels.swap_remove(at);
-        self.looks.forget(id);
-        if let Some(channel) = self.engine.remove_channel(id)
-            && let Some(fd) = channel.wait_fd()
-            && let Err(error) = self.poller.remove(fd)
-        {
-            tracing::error!("a reactor cannot forget a channel: {error}");
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Hosts over NVMe/TCP: each gets a controller when it comes, which is removed after it has left.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use anyhow::Context;
 use controller::ControllerConfig;
 use controller::config::{DoorbellMode, Fabrics, Interface};
 use controller::counters::Counted;
-use engine::ControllerSlot;
+use engine::tenants::TenantId;
+use engine::{ControllerSlot, EngineId};
 use port::time::Time;
 use transport::nvme_tcp::{
     Access, Arrival, Association, DiscoveryLog, End, Farewell, Proof, Refusal, Tls,
@@ -18,6 +19,7 @@ use crate::hosted::association::Attached;
 use crate::hosted::target::Target;
 use crate::hosted::{Front, Hosted};
 use crate::leaving::Whose;
+use crate::message::Message;
 use crate::network::NetworkCounts;
 use crate::presence::HostView;
 use crate::tenants::TenantNews;
@@ -86,12 +88,20 @@ impl Reactor {
         } else {
             Whose::Stranger
         };
+        let slot = hosted.slot();
+        let recalls = hosted.association_mut().map(Attached::take_recalls);
         for farewell in hosted.take_leaving() {
             // The socket of a host's queue was watched.
             let _ = self.poller.remove(&farewell);
             self.leaving.add(farewell, whose, self.clock.now());
         }
-        let Some(attached) = hosted.association_mut() else {
+        self.recall(slot, recalls.unwrap_or_default());
+        let Some(attached) = self
+            .hosted
+            .get_mut(index)
+            .and_then(Option::as_mut)
+            .and_then(Hosted::association_mut)
+        else {
             return;
         };
         let target = attached.target();
@@ -163,6 +173,8 @@ impl Reactor {
         let attached = Attached::new(target, at, slot, association, host, now);
         let tenant = target.tenant();
         self.engine.watch_commands(slot, Some(watching.clone()));
+        let over = self.engine.spread_of(at);
+        self.engine.spread(slot, over);
         self.engine.assign_controller(self.id, slot, tenant);
         let front = Front::Association(Box::new(attached));
         self.place(Hosted::new(slot, front, watching, Arc::default()));
@@ -385,11 +397,61 @@ impl Reactor {
         counted: &Counted,
     ) {
         self.associations.retain(|index| *index != slot.0);
-        self.engine.assign_controller(self.id, slot, None);
+        self.assign_association(slot, None);
+        self.told.retain(|(told, _)| *told != slot);
         if let Some(target) = self.target_mut(target.0) {
             target.dissociated(slot, counted);
         }
         self.note_transition(target.0);
+    }
+
+    /// Sets the reactors for queues that hosts of a controller make from now on: of a target those
+    /// of all its hosts.
+    pub(super) fn spread(&mut self, slot: ControllerSlot, over: Vec<EngineId>) {
+        let hosts = self.target_mut(slot.0).map(|it| it.associations().to_vec());
+        for host in hosts.unwrap_or_default() {
+            self.engine.spread(host, over.clone());
+        }
+        self.engine.spread(slot, over);
+    }
+
+    /// Whose the commands of a host's controller are: also on the reactors that its lanes visit.
+    fn assign_association(&mut self, slot: ControllerSlot, tenant: Option<TenantId>) {
+        self.engine.assign_controller(self.id, slot, tenant);
+        for to in self.engine.hosts_of(slot) {
+            self.note_told(slot, to);
+        }
+        let told = self.told.iter().filter(|(told, _)| *told == slot);
+        for to in told.map(|(_, to)| *to).collect::<Vec<_>>() {
+            self.tell_tenant(slot, to, tenant);
+        }
+    }
+
+    /// Before a lane of a host's controller goes there: whose its commands are.
+    pub(super) fn introduce(&mut self, slot: ControllerSlot, to: EngineId) {
+        let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
+        let attached = hosted.and_then(Hosted::association_mut);
+        let target = attached.map(|attached| attached.target());
+        let tenant = target.and_then(|at| self.target_mut(at.0)?.tenant());
+        if tenant.is_some() && self.note_told(slot, to) {
+            self.tell_tenant(slot, to, tenant);
+        }
+    }
+
+    /// That reactor knows whose the commands of a host's controller are. Whether that is new.
+    fn note_told(&mut self, slot: ControllerSlot, to: EngineId) -> bool {
+        let is_new = !self.told.contains(&(slot, to));
+        if is_new {
+            self.told.push((slot, to));
+        }
+        is_new
+    }
+
+    fn tell_tenant(&mut self, slot: ControllerSlot, to: EngineId, tenant: Option<TenantId>) {
+        // No one waits for the answer.
+        let (answer, _) = mpsc::sync_channel(1);
+        let news = vec![TenantNews::Controller(self.id, slot, tenant)];
+        self.late.push_back((to, Message::Tenants(news, answer)));
     }
 
     /// Applies an update of tenants: a target's is that of its hosts' controllers.
@@ -401,7 +463,7 @@ impl Reactor {
             let tenant = *tenant;
             target.set_tenant(tenant);
             for slot in target.associations().to_vec() {
-                self.engine.assign_controller(self.id, slot, tenant);
+                self.assign_association(slot, tenant);
             }
         }
         news.tell(&mut self.engine);

@@ -164,6 +164,9 @@ impl State {
     ) -> anyhow::Result<()> {
         let way = self.listening(config, address)?;
         let new = self.prepare(config, way, reactor, subsystem)?;
+        for other in &config.reactors {
+            self.open_media_on(config.subsystem(), *other)?;
+        }
         let listed = self.listed(config, new.config.subnqn.clone());
         self.add(config, reactor, new)?;
         if let Some(served) = self.controllers.last_mut() {

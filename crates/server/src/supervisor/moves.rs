@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use api::Refusal;
 use api::config::reactors_in_words;
+use engine::MoveError;
 
 use super::State;
 
@@ -61,9 +62,10 @@ impl State {
         }
         let mut configs = self.config.controller.iter();
         let config = configs.find(|c| c.name == name);
-        if config.is_some_and(|config| config.tcp_address().is_some()) {
+        let is_over_tcp = config.is_some_and(|config| config.tcp_address().is_some());
+        if is_over_tcp && queue.is_some() {
             return Err(Refusal::conflict(format!(
-                "controller {name}: the queues of NVMe/TCP hosts are on the controller's reactor, which `reactor` of its configuration sets"
+                "controller {name}: the queues of its NVMe/TCP hosts move together: leave the queue out"
             )));
         }
         let subsystem = config.map(|c| c.subsystem());
@@ -74,7 +76,7 @@ impl State {
         }
         self.controllers[at].visited.extend(reactors);
         let moves = match (queue, reactors) {
-            (Some(queue), &[to]) => vec![(queue, to)],
+            (Some(queue), &[to]) => vec![(slot, queue, to)],
             (Some(_), _) => {
                 return Err(Refusal::invalid(
                     "a single queue moves to a single reactor: name one",
@@ -87,15 +89,28 @@ impl State {
                 if let Some(config) = configs.find(|c| c.name == name) {
                     config.reactors = reactors.to_vec();
                 }
-                let all = self.reactors[home].residences(slot).map_err(failed)?;
+                let reactor = &self.reactors[home];
+                let mut slots = vec![slot];
+                if is_over_tcp {
+                    let hosts = reactor.associations(slot).map_err(failed)?;
+                    slots.extend(hosts.iter().map(|(_, slot)| *slot));
+                }
                 let to = |queue: u16| reactors[usize::from(queue - 1) % reactors.len()];
-                all.iter().map(|(queue, _)| (*queue, to(*queue))).collect()
+                let mut moves = Vec::new();
+                for slot in slots {
+                    let all = reactor.residences(slot).map_err(failed)?;
+                    moves.extend(all.iter().map(|(queue, _)| (slot, *queue, to(*queue))));
+                }
+                moves
             }
         };
-        for (queue, to) in moves {
+        for (slot, queue, to) in moves {
             let moved = self.reactors[home].move_queue(slot, queue, to);
-            let moved = moved.map_err(failed)?;
-            moved.map_err(|error| Refusal::conflict(error.to_string()))?;
+            match moved.map_err(failed)? {
+                // Hosts over NVMe/TCP come and go meanwhile.
+                Err(MoveError::NoQueue(_) | MoveError::Gone(_)) if is_over_tcp => {}
+                moved => moved.map_err(|error| Refusal::conflict(error.to_string()))?,
+            }
         }
         Ok(())
     }

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use memory::Counter;
+
+use super::connection::Connection;
+
 /// Sums since the association began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -47,5 +51,42 @@ impl Counters {
         for (name, count) in ended {
             *self.ended.entry(name).or_default() += count;
         }
+    }
+}
+
+/// What one queue has done. Only the thread that serves the queue counts; its association may read
+/// it on another one.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    received: Counter,
+    sent: Counter,
+    pub(super) commands: Counter,
+    pub(super) refused: Counter,
+    pub(super) digest_errors: Counter,
+    pub(super) waited: Counter,
+    pub(super) lost: Counter,
+}
+
+impl Counts {
+    /// Notes what its connection has received and sent.
+    pub(super) fn note(&self, connection: &Connection) {
+        self.received.add(connection.received - self.received.get());
+        self.sent.add(connection.sent - self.sent.get());
+    }
+
+    /// Bytes received.
+    pub(super) fn received(&self) -> u64 {
+        self.received.get()
+    }
+
+    /// Adds them to those of an association.
+    pub(super) fn add_to(&self, counters: &mut Counters) {
+        counters.received += self.received.get();
+        counters.sent += self.sent.get();
+        counters.commands += self.commands.get();
+        counters.refused += self.refused.get();
+        counters.digest_errors += self.digest_errors.get();
+        counters.waited += self.waited.get();
+        counters.lost += self.lost.get();
     }
 }

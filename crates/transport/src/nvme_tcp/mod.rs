@@ -22,6 +22,9 @@
 //!   ends, as no medium sees a page replaced that it has registered or pinned.
 //! - A large slot is never waited for by a command that has one, so waiting ends.
 //!
+//! A queue whose lane lives on another reactor than the controller is served there as a [`Branch`],
+//! which its association gives away and gets back.
+//!
 //! [`DiscoverySession`] is a connection to the discovery controller, which has no namespaces and is
 //! no controller of a subsystem.
 //!
@@ -37,6 +40,7 @@
 mod access;
 mod association;
 mod authentication;
+mod branch;
 mod cids;
 mod commands;
 mod connect;
@@ -48,6 +52,7 @@ mod generated;
 mod greeting;
 mod judge;
 mod newcomer;
+mod pace;
 mod peer;
 mod places;
 mod proof;
@@ -65,8 +70,9 @@ pub use nvme_spec::tcp::Digests;
 pub use tls::available as tls_available;
 
 pub use self::access::{Access, Allowed, Keys};
-pub use self::association::{Association, Polled};
+pub use self::association::Association;
 pub use self::authentication::{Job, Powers, powers};
+pub use self::branch::Branch;
 pub use self::connect::{Host, Refusal};
 pub use self::connection::{End, INPUT, NEWCOMER_INPUT};
 pub use self::counters::Counters;
@@ -74,6 +80,7 @@ pub use self::discovery::{Channel, DiscoveryLog, DiscoverySession, Listed};
 pub use self::generated::GeneratedKeys;
 pub use self::greeting::{Greeted, Greeting, Next};
 pub use self::newcomer::{Arrival, Farewell, Newcomer, Progress};
+pub use self::pace::Polled;
 pub use self::proof::Proof;
 pub use self::secure::{Handshaker, Handshakes, Tls, handshakes};
 

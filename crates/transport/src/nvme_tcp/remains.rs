@@ -1,18 +1,14 @@
 //! What is left of a queue that has no host any more, until the controller has forgotten it.
 
+use std::sync::Arc;
+
 use controller::Controller;
 use memory::Buffer;
 
 use super::commands::{Commands, Place, State};
-use super::counters::Counters;
+use super::counters::Counts;
 use super::rings::Rings;
 use super::slots::Slots;
-
-/// What taking completions changes.
-pub(super) struct Drained<'a> {
-    pub(super) slots: &'a mut Slots,
-    pub(super) counters: &'a mut Counters,
-}
 
 /// What the controller may still use of a queue that has no host any more.
 #[derive(Debug)]
@@ -22,17 +18,19 @@ pub(super) struct Remains {
     pub(super) region: Buffer,
     /// Commands that the controller has, or has abandoned.
     pub(super) commands: Commands,
+    pub(super) slots: Slots,
+    pub(super) counts: Arc<Counts>,
 }
 
 impl Remains {
     /// Takes completions, so that the controller goes on.
-    pub(super) fn drain(&mut self, controller: &mut Controller, shared: &mut Drained<'_>) -> bool {
-        let worked = self.take(shared);
+    pub(super) fn drain(&mut self, controller: &mut Controller) -> bool {
+        let worked = self.take();
         self.rings.ring_head(controller);
         worked
     }
 
-    fn take(&mut self, shared: &mut Drained<'_>) -> bool {
+    fn take(&mut self) -> bool {
         let mut worked = false;
         while let Some(cqe) = self.rings.take() {
             worked = true;
@@ -40,18 +38,18 @@ impl Remains {
                 continue;
             };
             if self.commands.note_end(index, cqe.status.status()) {
-                self.lose(index, shared);
+                self.lose(index);
             } else if let Place::Large(slot) = self.commands.release(index) {
-                shared.slots.give_back(slot);
+                self.slots.give_back(slot);
             }
         }
         worked
     }
 
-    fn lose(&mut self, index: u16, shared: &mut Drained<'_>) {
-        shared.counters.lost += 1;
+    fn lose(&mut self, index: u16) {
+        self.counts.lost.add(1);
         if let Place::Large(_) = self.commands.lose(index) {
-            shared.slots.lose();
+            self.slots.lose();
         }
     }
 
@@ -61,17 +59,17 @@ impl Remains {
     ///
     /// Other memory is another queue's then. Its pages stay: a medium that has registered or pinned
     /// them would not see others in their place.
-    pub(super) fn end(mut self, all_ended: bool, shared: &mut Drained<'_>) -> Option<Buffer> {
-        self.take(shared);
+    pub(super) fn end(mut self, all_ended: bool) -> Option<Buffer> {
+        self.take();
         for index in 0..self.commands.capacity() as u16 {
             let command = self.commands.get(index);
             if command.state != State::Stored {
                 continue;
             }
             if !all_ended && command.place != Place::None {
-                self.lose(index, shared);
+                self.lose(index);
             } else if let Place::Large(slot) = self.commands.release(index) {
-                shared.slots.give_back(slot);
+                self.slots.give_back(slot);
             }
         }
         let mut left = self.commands.taken();

@@ -4,6 +4,7 @@ use controller::Controller;
 use memory::{Buffer, HostCq, HostMemory, HostSq, Iova};
 use nvme_spec::registers::{cq_head_offset, sq_tail_offset};
 use nvme_spec::{Cqe, Sqe};
+use port::namespace::NamespaceTable;
 
 /// Address of the private memory for the controller. Not 0: an address of 0 is none.
 pub(super) const BASE: u64 = 1 << 40;
@@ -23,6 +24,28 @@ const fn cq_len(entries: u32) -> usize {
 /// Bytes of both rings.
 pub(super) const fn rings_len(entries: u32) -> usize {
     sq_len(entries) + cq_len(entries)
+}
+
+/// Where the doorbells of a queue are rung.
+pub(super) trait Bells {
+    /// The namespaces of its commands.
+    fn namespaces(&self) -> &NamespaceTable;
+
+    /// Rings both doorbells of a queue.
+    fn ring(&mut self, qid: u16, tail: u32, head: u32);
+}
+
+impl Bells for Controller {
+    fn namespaces(&self) -> &NamespaceTable {
+        Controller::namespaces(self)
+    }
+
+    fn ring(&mut self, qid: u16, tail: u32, head: u32) {
+        let mut both = [0; 8];
+        both[..4].copy_from_slice(&tail.to_le_bytes());
+        both[4..].copy_from_slice(&head.to_le_bytes());
+        self.bar_write(0, sq_tail_offset(qid), &both);
+    }
 }
 
 /// A submission queue and its completion queue.
@@ -115,16 +138,13 @@ impl Rings {
 
     /// Rings both doorbells, which lie side by side, where there are new commands, or many entries
     /// of the completion queue to free. Half of that queue is enough for the controller to go on.
-    pub(super) fn ring(&mut self, controller: &mut Controller) -> bool {
+    pub(super) fn ring(&mut self, bells: &mut impl Bells) -> bool {
         let freed = distance(self.rung.1, self.cq_head, self.entries);
         if self.tail == self.rung.0 && freed < self.entries.div_ceil(2) {
             return false;
         }
         self.rung = (self.tail, self.cq_head);
-        let mut both = [0; 8];
-        both[..4].copy_from_slice(&self.tail.to_le_bytes());
-        both[4..].copy_from_slice(&self.cq_head.to_le_bytes());
-        controller.bar_write(0, sq_tail_offset(self.qid), &both);
+        bells.ring(self.qid, self.tail, self.cq_head);
         true
     }
 

@@ -1,102 +1,141 @@
-//! Large data slots: of a command's largest transfer each, shared by the queues of an association.
+//! Large data slots: of a command's largest transfer each, shared by the queues of an association,
+//! which may be on several reactors.
 //!
-//! A command that finds none waits in order. A queue's small slots are its own.
+//! A command that finds none waits, in the order of its queue. A queue that has a slot takes no
+//! other one while another queue waits for its first: so each queue goes on. No one wakes a queue
+//! when a slot is free: one that waits looks again. A queue's small slots are its own.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use memory::Buffer;
+use memory::{Buffer, Pool};
 
-/// Which command waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Waiter {
-    pub(super) qid: u16,
-    pub(super) index: u16,
-}
-
-/// See the module.
+/// The slots of an association.
 #[derive(Debug)]
-pub(super) struct Slots {
+pub(super) struct LargeSlots {
     buffer: Buffer,
     /// Bytes of one: whole pages.
     len: usize,
-    free: Vec<u16>,
-    waiting: VecDeque<Waiter>,
-    /// Slots that are in use or can be.
-    usable: u16,
+    pool: Pool,
 }
 
-impl Slots {
+impl LargeSlots {
     /// `count` slots of `len` bytes, which are those of `buffer`.
     pub(super) fn new(buffer: Buffer, len: usize, count: u16) -> Self {
         debug_assert!(len * usize::from(count) <= buffer.len());
         Self {
             buffer,
             len,
-            // The first ones are used first, so that few pages are.
-            free: (0..count).rev().collect(),
-            waiting: VecDeque::new(),
-            usable: count,
+            pool: Pool::new(count),
         }
     }
 
-    /// Room for the waiters of a queue.
-    pub(super) fn expect(&mut self, commands: usize) {
-        self.waiting.reserve(commands);
+    /// Whether no command will ever get one.
+    pub(super) fn are_lost(&self) -> bool {
+        self.pool.are_lost()
+    }
+}
+
+/// The slots as one queue has them.
+#[derive(Debug)]
+pub(super) struct Slots {
+    large: Arc<LargeSlots>,
+    /// How many its commands have.
+    held: u16,
+    /// Its commands that wait for one.
+    waiting: VecDeque<u16>,
+    /// It has none, and the others know that it waits for one.
+    is_short: bool,
+}
+
+impl Slots {
+    /// For a queue of that many commands.
+    pub(super) fn new(large: Arc<LargeSlots>, commands: usize) -> Self {
+        Self {
+            large,
+            held: 0,
+            waiting: VecDeque::with_capacity(commands),
+            is_short: false,
+        }
     }
 
     /// Where a slot lies in the private memory.
     pub(super) fn at(&self, slot: u16) -> usize {
-        self.buffer.offset() + usize::from(slot) * self.len
+        self.large.buffer.offset() + usize::from(slot) * self.large.len
     }
 
     /// A slot, unless others wait for one.
     pub(super) fn take(&mut self) -> Option<u16> {
         if self.waiting.is_empty() {
-            self.free.pop()
+            self.take_next()
         } else {
             None
         }
     }
 
-    /// Waits for one.
-    pub(super) fn wait(&mut self, waiter: Waiter) {
-        self.waiting.push_back(waiter);
+    fn take_next(&mut self) -> Option<u16> {
+        let pool = &self.large.pool;
+        if self.held > 0 && pool.is_short() {
+            return None;
+        }
+        let slot = pool.take()?;
+        self.held += 1;
+        self.end_short();
+        Some(slot)
+    }
+
+    fn end_short(&mut self) {
+        if std::mem::take(&mut self.is_short) {
+            self.large.pool.end_short();
+        }
+    }
+
+    /// A command waits for one.
+    pub(super) fn wait(&mut self, index: u16) {
+        self.waiting.push_back(index);
+    }
+
+    /// Whether a command waits for one.
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// A slot is free again.
     pub(super) fn give_back(&mut self, slot: u16) {
-        debug_assert!(!self.free.contains(&slot), "a slot is given back once");
-        self.free.push(slot);
+        self.held -= 1;
+        self.large.pool.give_back(slot);
     }
 
     /// A slot that a medium may have for ever is never free again.
     pub(super) fn lose(&mut self) {
-        self.usable -= 1;
+        self.held -= 1;
+        self.large.pool.lose();
     }
 
-    /// Whether no command will ever get one.
-    pub(super) fn are_lost(&self) -> bool {
-        self.usable == 0
-    }
-
-    /// The next one that waited, and its slot.
-    pub(super) fn grant(&mut self) -> Option<(Waiter, u16)> {
-        if self.waiting.is_empty() {
+    /// The next command that waited, and its slot.
+    pub(super) fn grant(&mut self) -> Option<(u16, u16)> {
+        let index = *self.waiting.front()?;
+        let Some(slot) = self.take_next() else {
+            if self.held == 0 && !self.is_short {
+                self.is_short = true;
+                self.large.pool.add_short();
+            }
             return None;
-        }
-        let slot = self.free.pop()?;
-        self.waiting.pop_front().map(|waiter| (waiter, slot))
+        };
+        self.waiting.pop_front();
+        Some((index, slot))
     }
 
-    /// The commands of a queue wait no longer.
-    pub(super) fn forget(&mut self, qid: u16) {
-        self.waiting.retain(|waiter| waiter.qid != qid);
+    /// Its commands wait no longer.
+    pub(super) fn forget(&mut self) {
+        self.waiting.clear();
+        self.end_short();
     }
+}
 
-    /// Slots that no command has.
-    #[cfg(test)]
-    pub(super) fn available(&self) -> usize {
-        self.free.len()
+impl Drop for Slots {
+    fn drop(&mut self) {
+        self.end_short();
     }
 }
 
@@ -106,30 +145,55 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn those_that_wait_are_served_in_order_and_before_others() {
+    fn two() -> (HostMemory, Slots, Slots) {
         let memory = HostMemory::new(5 * 4096).unwrap();
         let _before = memory.alloc(4096, 4096).unwrap();
         let buffer = memory.reserve(4 * 4096, 4096).unwrap();
-        let mut slots = Slots::new(buffer, 8192, 2);
+        let large = Arc::new(LargeSlots::new(buffer, 8192, 2));
+        let (one, other) = (Slots::new(large.clone(), 4), Slots::new(large, 4));
+        (memory, one, other)
+    }
+
+    #[test]
+    fn commands_that_wait_are_served_in_order_and_before_others() {
+        let (_memory, mut slots, _) = two();
         assert_eq!(
             (slots.take(), slots.take(), slots.take()),
             (Some(0), Some(1), None)
         );
         assert_eq!(slots.at(1), 4096 + 8192);
-        let waiter = |qid, index| Waiter { qid, index };
-        for one in [waiter(1, 7), waiter(2, 8), waiter(1, 9)] {
-            slots.wait(one);
+        for index in [7, 9] {
+            slots.wait(index);
         }
         assert_eq!(slots.grant(), None);
         slots.give_back(1);
         assert_eq!(slots.take(), None, "it is another's");
-        assert_eq!(slots.grant(), Some((waiter(1, 7), 1)));
-        slots.forget(2);
+        assert_eq!(slots.grant(), Some((7, 1)));
         slots.give_back(0);
-        assert_eq!(slots.grant(), Some((waiter(1, 9), 0)));
-        slots.give_back(0);
-        assert_eq!(slots.take(), Some(0));
-        assert_eq!(slots.available(), 0);
+        assert_eq!(slots.grant(), Some((9, 0)));
+        assert!(!slots.is_waited_for());
+    }
+
+    #[test]
+    fn a_queue_that_has_one_leaves_the_next_to_a_queue_that_has_none() {
+        let (_memory, mut one, mut other) = two();
+        assert_eq!((one.take(), one.take()), (Some(0), Some(1)));
+        one.wait(7);
+        other.wait(8);
+        assert_eq!((one.grant(), other.grant()), (None, None));
+        one.give_back(1);
+        assert_eq!(one.grant(), None, "the other has none");
+        assert_eq!(other.grant(), Some((8, 1)));
+        other.give_back(1);
+        assert_eq!(one.grant(), Some((7, 1)));
+        // One that waits no longer keeps none from the others.
+        other.wait(9);
+        assert_eq!(other.grant(), None);
+        one.give_back(1);
+        drop(other);
+        assert_eq!(one.take(), Some(1));
+        one.lose();
+        one.lose();
+        assert!(one.large.are_lost());
     }
 }

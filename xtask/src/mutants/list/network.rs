@@ -87,11 +87,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "network-move",
-        guard: "queues of hosts over NVMe/TCP are not moved: their configuration has no reactors",
+        guard: "queues of hosts over NVMe/TCP move together",
         file: "crates/server/src/supervisor/moves.rs",
-        from: "        if config.is_some_and(|config| config.tcp_address().is_some()) {\n",
-        to: "        if false {\n",
-        test: program("network::operators::the_queues_of_hosts_over_tcp_are_not_moved"),
+        from: "        if is_over_tcp && queue.is_some() {",
+        to: "        if false {",
+        test: program(
+            "network::spread::queues_of_a_host_are_on_several_reactors_and_move_under_load",
+        ),
     },
     Mutation {
         name: "network-lines",

@@ -10,6 +10,7 @@ mod raw;
 mod remote;
 mod secure;
 mod shared;
+mod spread;
 mod survive;
 mod tls;
 

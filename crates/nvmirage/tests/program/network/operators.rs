@@ -231,25 +231,6 @@ fn only_hosts_over_tcp_are_disconnected() {
     server.stop();
 }
 
-/// Its configuration would not be valid any more.
-#[test]
-fn the_queues_of_hosts_over_tcp_are_not_moved() {
-    let world = World::new();
-    let port = Port::new();
-    let reactors = "[[reactor]]\n[[reactor]]\n";
-    let config = format!("{reactors}{DISK}{}", port.controller(""));
-    let server = serve(&world, &config, &[]);
-    let mut host = Host::at(&port.target()).unwrap();
-    let error = world.fails(&world.steer(&["move", "store", "1"]));
-    assert!(error.contains("the controller's reactor"), "{error}");
-    host.fill(1, 3, 7);
-    let exported = world.ok(&world.steer(&["export"]));
-    let exported = world.write("exported.toml", &exported);
-    world.ok(&["check", exported.to_str().unwrap()]);
-    drop(host);
-    server.stop();
-}
-
 #[test]
 fn counters_of_hosts_stay_when_they_leave() {
     let world = World::new();

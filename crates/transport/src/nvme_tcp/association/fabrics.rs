@@ -80,15 +80,16 @@ impl Association {
         controller: &mut Controller,
         now: Time,
     ) -> Result<(), End> {
-        if self.admin.authenticate(&mut self.slots, now)? {
+        if self.admin.authenticate(now)? {
             controller.host_has_proved();
             self.changes += 1;
         }
         for qid in (1..).take(self.used) {
-            if let Some(Io::Open(queue)) = &mut self.io[place(qid)]
-                && let Err(end) = queue.authenticate(&mut self.slots, now)
-            {
-                self.lose(qid, &end, now);
+            if let Some(Io::Open(queue)) = &mut self.io[place(qid)] {
+                match queue.authenticate(now) {
+                    Ok(has_proved) => self.changes += u64::from(has_proved),
+                    Err(end) => self.lose(qid, &end, now),
+                }
             }
         }
         Ok(())

@@ -20,9 +20,16 @@ impl Association {
             ..
         } = arrival;
         // The memory has room for every queue that the controller may have.
-        match Queue::new(connection, &connect, exchange, &self.memory, &self.config) {
+        let queue = Queue::new(
+            connection,
+            &connect,
+            exchange,
+            &self.memory,
+            &self.large,
+            &self.config,
+        );
+        match queue {
             Some(queue) => {
-                self.slots.expect(queue.capacity());
                 self.io[place(connect.qid)] = Some(Io::Making(Box::new(queue), Step::CreateCq));
                 self.note_used();
             }
@@ -77,7 +84,7 @@ impl Association {
                 _ => Step::DeleteSq,
             };
             let refusal = Refusal::Other(Status::COMMAND_SEQUENCE_ERROR);
-            let (farewell, remains) = queue.refuse_connect(refusal, &mut self.slots, now);
+            let (farewell, remains) = queue.refuse_connect(refusal, now);
             self.io[place(qid)] = Some(Io::Ending(Box::new(remains), step));
             self.leave(farewell);
         }
@@ -121,7 +128,7 @@ impl Association {
                     Status::INVALID_QUEUE_SIZE => Refusal::Command(SQSIZE_OFFSET),
                     status => Refusal::Other(status),
                 };
-                let (farewell, remains) = queue.refuse_connect(refusal, &mut self.slots, now);
+                let (farewell, remains) = queue.refuse_connect(refusal, now);
                 self.leave(farewell);
                 match keeps {
                     Some(step) => Some(Io::Ending(Box::new(remains), step)),

@@ -10,6 +10,7 @@
 //! A reset of the controller ends all I/O queues at once; their memory is free when RDY is 0. The
 //! association ends with its admin connection, with the keep alive timer, or by its caller.
 
+mod away;
 mod fabrics;
 mod making;
 
@@ -23,42 +24,29 @@ use nvme_spec::Status;
 use nvme_spec::registers::ShutdownStatus;
 use port::time::Time;
 
+use self::away::Away;
 use crate::nvme_tcp::connect::{HOSTID_OFFSET, HOSTNQN_OFFSET, Host, QID_OFFSET, Refusal};
 use crate::nvme_tcp::connection::{Connection, End};
 use crate::nvme_tcp::counters::Counters;
 use crate::nvme_tcp::newcomer::{Arrival, Farewell};
+use crate::nvme_tcp::pace::{CHECK_NS, HOT_NS, Polled, SLOT_NS};
 use crate::nvme_tcp::proof::Proof;
 use crate::nvme_tcp::queue::{Queue, Shared};
-use crate::nvme_tcp::remains::{Drained, Remains};
+use crate::nvme_tcp::remains::Remains;
 use crate::nvme_tcp::rings::{BASE, PAGE};
 use crate::nvme_tcp::sizes::memory_len;
-use crate::nvme_tcp::slots::Slots;
+use crate::nvme_tcp::slots::LargeSlots;
 use crate::nvme_tcp::steps::Step;
 use crate::nvme_tcp::{TargetConfig, properties};
 
 /// How long a Connect command waits while its queue identifier is in use: a host may open a queue
 /// again before the end of its last connection has been seen.
 const REUSE_NS: u64 = 100_000_000;
-/// How long a connection is read in every turn after something has come or has been sent, which a
-/// host answers.
-const HOT_NS: u64 = 50_000;
-/// How often commands are looked at that wait for their host.
-const CHECK_NS: u64 = 1_000_000_000;
 /// A reset that takes less has waited for all media. After 4 s the controller gives commands up; a
 /// reset by another host is seen a little later than it began.
 const RESET_NS: u64 = 3_000_000_000;
 /// How long a host of a controller that has failed is silent at least when its association ends.
 const SILENT_NS: u64 = 1_000_000_000;
-
-/// Result of a poll of an association.
-#[derive(Debug)]
-pub struct Polled {
-    /// There was something to do, and there may be more.
-    pub worked: bool,
-    /// Why the association is over, when it is: call [`Association::end`], and reset its
-    /// controller.
-    pub ended: Option<End>,
-}
 
 /// Which connections are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +62,8 @@ enum Io {
     /// The controller does not know all of it.
     Making(Box<Queue>, Step),
     Open(Box<Queue>),
+    /// It is served on the reactor of its lane.
+    Away(Away),
     /// It has no connection, and the controller still knows it.
     Ending(Box<Remains>, Step),
 }
@@ -89,7 +79,7 @@ pub struct Association {
     /// controller or a medium uses it, also behind the end of the association.
     _map: DmaMap,
     _mappings: ClientMappings,
-    slots: Slots,
+    large: Arc<LargeSlots>,
     /// Small slots that a medium may still have, of queues that are gone.
     lost: Vec<Buffer>,
     admin: Queue,
@@ -113,9 +103,17 @@ pub struct Association {
     kato_ms: u32,
     heard: Time,
     check_at: Time,
+    /// When it was polled last.
+    polled: Time,
+    /// Queues that are away, and those of them that are to come back.
+    away: usize,
+    recalls: Vec<u16>,
+    /// When it is looked at whether something has come on them.
+    hear_at: Time,
     changes: u64,
     /// Connections that wanted to be polled for writing, one bit each.
     wanting: u128,
+    /// Of queues that are gone.
     counters: Counters,
 }
 
@@ -143,10 +141,9 @@ impl Association {
         let large = memory
             .reserve(usize::from(slots) * slot, PAGE)
             .ok_or_else(none)?;
-        let mut slots = Slots::new(large, slot, slots);
-        let admin = Queue::new(connection, &connect, exchange, &memory, &config);
+        let large = Arc::new(LargeSlots::new(large, slot, slots));
+        let admin = Queue::new(connection, &connect, exchange, &memory, &large, &config);
         let mut admin = admin.ok_or_else(none)?;
-        slots.expect(admin.capacity());
         let mut mappings = ClientMappings::new();
         let mapping = mappings
             .map(memory.fd().try_clone_to_owned()?)
@@ -173,7 +170,7 @@ impl Association {
             memory,
             _map: map,
             _mappings: mappings,
-            slots,
+            large,
             lost: Vec::new(),
             admin,
             io: (0..queues).map(|_| None).collect(),
@@ -188,6 +185,10 @@ impl Association {
             kato_ms: connect.kato_ms,
             heard: now,
             check_at: now + CHECK_NS,
+            polled: now,
+            away: 0,
+            recalls: Vec::new(),
+            hear_at: now,
             changes: 0,
             wanting: 0,
             counters: Counters::default(),
@@ -222,7 +223,7 @@ impl Association {
     /// I/O queues that are open.
     #[must_use]
     pub fn queues(&self) -> usize {
-        let is_open = |io: &&Option<Io>| matches!(io, Some(Io::Open(_)));
+        let is_open = |io: &&Option<Io>| matches!(io, Some(Io::Open(_) | Io::Away(_)));
         self.io.iter().filter(is_open).count()
     }
 
@@ -230,10 +231,14 @@ impl Association {
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters.clone();
-        for queue in self.open() {
-            counters.received += queue.connection.received;
-            counters.sent += queue.connection.sent;
-        }
+        let of_io = |io: &Option<Io>| match io {
+            Some(Io::Making(queue, _) | Io::Open(queue)) => queue.counts.add_to(&mut counters),
+            Some(Io::Away(away)) => away.counts.add_to(&mut counters),
+            Some(Io::Ending(remains, _)) => remains.counts.add_to(&mut counters),
+            None => {}
+        };
+        self.io.iter().for_each(of_io);
+        self.admin.counts.add_to(&mut counters);
         counters
     }
 
@@ -306,6 +311,7 @@ impl Association {
     }
 
     fn serve(&mut self, controller: &mut Controller, now: Time, read: Read) -> Result<bool, End> {
+        self.polled = now;
         self.follow(controller, now);
         // What has completed leaves first: its host waits for it.
         let mut worked = self.has_posted(true) && self.take(controller, now)?;
@@ -316,7 +322,8 @@ impl Association {
         worked |= self.submit(controller);
         worked |= self.take(controller, now)?;
         self.authenticate(controller, now)?;
-        if self.slots.are_lost() {
+        self.hear_away(controller, now);
+        if self.large.are_lost() {
             return Err(End::MediumHangs);
         }
         if now >= self.check_at {
@@ -356,7 +363,7 @@ impl Association {
         let is_busy = |io: &Option<Io>| match io {
             Some(Io::Open(queue)) => !queue.is_idle(),
             Some(Io::Making(..) | Io::Ending(..)) => true,
-            None => false,
+            Some(Io::Away(_)) | None => false,
         };
         self.io[..self.used].iter().any(is_busy)
     }
@@ -388,9 +395,14 @@ impl Association {
         let checks = self.failed || self.open().any(Queue::has_deadline);
         let exchanges = self.open().filter_map(Queue::exchange_deadline);
         let timeout = u64::from(self.kato_ms) * 1_000_000;
-        let silent = (timeout > 0).then(|| self.check_at.max(self.heard + timeout));
+        let silent = (timeout > 0).then(|| match self.away {
+            0 => self.check_at.max(self.heard + timeout),
+            _ => self.hear_at.min(self.check_at),
+        });
+        let waits_for_slot = self.open().any(Queue::waits_for_slot);
         waiting
             .chain(exchanges)
+            .chain(waits_for_slot.then_some(self.polled + SLOT_NS))
             .chain(checks.then_some(self.check_at))
             .chain(silent)
             .min()
@@ -405,14 +417,14 @@ impl Association {
     /// resets the controller, and drops it when it is quiet; media that still have data of it keep
     /// the memory by themselves.
     pub fn end(mut self, end: &End, now: Time) -> Vec<Farewell> {
-        let mut admin = self.admin.part(&mut self.slots).0;
+        let mut admin = self.admin.part().0;
         if let End::Fault(fault) = end {
             admin.terminate(*fault);
         } else if !matches!(end, End::Authentication(_)) {
             admin.forget();
         }
         let io = self.io.iter_mut().filter_map(|io| match io.take() {
-            Some(Io::Making(queue, _) | Io::Open(queue)) => Some(queue.part(&mut self.slots).0),
+            Some(Io::Making(queue, _) | Io::Open(queue)) => Some(queue.part().0),
             _ => None,
         });
         let waiting = self.waiting.into_iter().map(|it| it.0.connection);
@@ -449,11 +461,15 @@ impl Association {
         self.ready = csts.rdy() && cc.en() && !self.failed && !shut;
         if !self.ready {
             self.refuse_making(now);
+            self.recall_all();
         }
         if !csts.rdy() && !cc.en() {
             // Nothing completes in a reset.
             let all_ended = self.reset_at.is_some_and(|at| now.since(at) < RESET_NS);
             for at in 0..self.io.len() {
+                if let Some(Io::Away(away)) = &mut self.io[at] {
+                    away.forgotten(all_ended);
+                }
                 if matches!(self.io[at], Some(Io::Ending(..)))
                     && let Some(Io::Ending(remains, _)) = self.io[at].take()
                 {
@@ -467,21 +483,21 @@ impl Association {
     /// The controller is reset: it forgets all commands, and I/O queues end.
     fn reset(&mut self, now: Time) {
         self.own = None;
-        self.admin.forget(&mut self.slots);
+        self.admin.forget();
         for qid in 1..=self.config.queues {
-            if matches!(self.io[place(qid)], Some(Io::Making(..) | Io::Open(_))) {
-                self.lose(qid, &End::Reset, now);
+            match &mut self.io[place(qid)] {
+                Some(Io::Making(..) | Io::Open(_)) => self.lose(qid, &End::Reset, now),
+                Some(Io::Away(away)) => away.is_reset = true,
+                Some(Io::Ending(..)) | None => {}
             }
         }
     }
 
     /// The controller does not know a queue any more.
     fn end_remains(&mut self, remains: Remains, all_ended: bool) {
-        let mut drained = Drained {
-            slots: &mut self.slots,
-            counters: &mut self.counters,
-        };
-        self.lost.extend(remains.end(all_ended, &mut drained));
+        let counts = remains.counts.clone();
+        self.lost.extend(remains.end(all_ended));
+        counts.add_to(&mut self.counters);
     }
 
     /// An I/O queue ends. The controller still knows it.
@@ -496,9 +512,7 @@ impl Association {
         };
         tracing::debug!(target = self.config.name, qid, %end, "a queue has ended");
         *self.counters.ended.entry(end.name()).or_default() += 1;
-        self.counters.received += queue.connection.received;
-        self.counters.sent += queue.connection.sent;
-        let (mut connection, remains) = queue.part(&mut self.slots);
+        let (mut connection, remains) = queue.part();
         self.io[place(qid)] = Some(Io::Ending(Box::new(remains), step));
         self.changes += 1;
         match end {
@@ -521,32 +535,29 @@ impl Association {
             admin,
             io,
             used,
-            slots,
-            counters,
             config,
             ready,
             ..
         } = self;
         let io = &mut io[..*used];
-        let mut shared = Shared {
-            slots,
-            counters,
+        let shared = Shared {
             namespaces: controller.namespaces(),
             config,
             ready: *ready,
+            lane: None,
             now,
         };
         // No poller knows of what came with a Connect command, and of parts of a record.
         let is_due = |queue: &Queue| {
             read == Read::All || now.since(queue.active) <= HOT_NS || queue.connection.has_pending()
         };
-        let mut heard = is_due(admin) && admin.read(&mut shared)?;
+        let mut heard = is_due(admin) && admin.read(&shared)?;
         let (mut read_some, mut lost) = (false, None);
         for (qid, io) in (1u16..).zip(io) {
             if let Some(Io::Open(queue)) = io
                 && is_due(queue)
             {
-                match queue.read(&mut shared) {
+                match queue.read(&shared) {
                     // Anyone may send bytes before a proof: they are not the host's.
                     Ok(worked) if queue.proof() == Proof::Pending => read_some |= worked,
                     Ok(worked) => heard |= worked,
@@ -571,18 +582,10 @@ impl Association {
 
     /// Gives large slots to commands that wait for them.
     fn grant(&mut self, now: Time) {
-        while let Some((waiter, slot)) = self.slots.grant() {
-            let queue = if waiter.qid == 0 {
-                Some(&mut self.admin)
-            } else {
-                match &mut self.io[place(waiter.qid)] {
-                    Some(Io::Open(queue)) => Some(&mut **queue),
-                    _ => None,
-                }
-            };
-            match queue {
-                Some(queue) => queue.grant(waiter.index, slot, now, &mut self.counters),
-                None => self.slots.give_back(slot),
+        self.admin.grant(now);
+        for io in self.io[..self.used].iter_mut().flatten() {
+            if let Io::Open(queue) = io {
+                queue.grant(now);
             }
         }
     }
@@ -591,10 +594,10 @@ impl Association {
     fn submit(&mut self, controller: &mut Controller) -> bool {
         let mut worked = self.submit_own();
         if self.ready {
-            worked |= self.admin.submit(controller, &self.slots);
+            worked |= self.admin.submit(controller);
             for io in self.io[..self.used].iter_mut().flatten() {
                 if let Io::Open(queue) = io {
-                    worked |= queue.submit(controller, &self.slots);
+                    worked |= queue.submit(controller);
                 }
             }
         }
@@ -606,32 +609,22 @@ impl Association {
         let mut own = None;
         let mut worked = false;
         if self.enabled {
-            let Self {
-                admin,
-                slots,
-                counters,
-                ..
-            } = self;
-            worked |= admin.drain(&mut Drained { slots, counters }, &mut own);
+            worked |= self.admin.drain(&mut own);
             if let Some(cqe) = own {
                 self.own_completed(&cqe, now);
             }
-            let mut drained = Drained {
-                slots: &mut self.slots,
-                counters: &mut self.counters,
-            };
             for io in self.io[..self.used].iter_mut().flatten() {
                 worked |= match io {
-                    Io::Open(queue) => queue.drain(&mut drained, &mut None),
-                    Io::Ending(remains, _) => remains.drain(controller, &mut drained),
-                    Io::Making(..) => false,
+                    Io::Open(queue) => queue.drain(&mut None),
+                    Io::Ending(remains, _) => remains.drain(controller),
+                    Io::Making(..) | Io::Away(_) => false,
                 };
             }
         }
-        worked |= self.admin.send(&mut self.slots, now)?;
+        worked |= self.admin.send(now)?;
         for qid in (1..).take(self.used) {
             if let Some(Io::Open(queue)) = &mut self.io[place(qid)] {
-                match queue.send(&mut self.slots, now) {
+                match queue.send(now) {
                     Ok(sent) => worked |= sent,
                     Err(end) => {
                         // Its slots are others', and it is to be deleted.

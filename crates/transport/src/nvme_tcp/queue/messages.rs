@@ -10,7 +10,6 @@ use port::time::Time;
 use super::Queue;
 use crate::nvme_tcp::connection::{End, Pdu};
 use crate::nvme_tcp::proof::Proof;
-use crate::nvme_tcp::slots::Slots;
 
 impl Queue {
     /// The command of a Fabrics command that is to be executed.
@@ -103,11 +102,7 @@ impl Queue {
 
     /// Answers Authentication Receive when there is a message, and sees how far the exchange is.
     /// True when the host has just proved its secret.
-    pub(in crate::nvme_tcp) fn authenticate(
-        &mut self,
-        slots: &mut Slots,
-        now: Time,
-    ) -> Result<bool, End> {
+    pub(in crate::nvme_tcp) fn authenticate(&mut self, now: Time) -> Result<bool, End> {
         let Some((exchange, fetching)) = &mut self.exchange else {
             return Ok(false);
         };
@@ -125,7 +120,7 @@ impl Queue {
             if !self.answer_with(index, &message) {
                 self.answer(index, Status::INVALID_FIELD_IN_COMMAND, [0, 0]);
             }
-            self.send(slots, now)?;
+            self.send(now)?;
         }
         match outcome {
             Outcome::Pending if now >= until => Err(End::Unauthenticated),

@@ -8,11 +8,13 @@
 //! Halves of a fused pair are paired in the order of their capsules, and stored side by side when
 //! the data of both are there.
 
+mod ends;
 mod messages;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use controller::Controller;
+use controller::lane::Lane;
 use memory::{Buffer, HostMemory};
 use nvme_spec::cqe::StatusField;
 use nvme_spec::opcode::AdminOpcode;
@@ -26,20 +28,16 @@ use crate::nvme_tcp::authentication::Exchange;
 use crate::nvme_tcp::commands::{Commands, Place, State};
 use crate::nvme_tcp::connect::{Connect, Refusal};
 use crate::nvme_tcp::connection::{Connection, End, Pdu};
-use crate::nvme_tcp::counters::Counters;
+use crate::nvme_tcp::counters::Counts;
 use crate::nvme_tcp::judge::{Limits, fills, judge};
 use crate::nvme_tcp::newcomer::{Farewell, refuse};
 use crate::nvme_tcp::proof::Proof;
-use crate::nvme_tcp::remains::{Drained, Remains};
-use crate::nvme_tcp::rings::{PAGE, Rings};
+use crate::nvme_tcp::remains::Remains;
+use crate::nvme_tcp::rings::{Bells, PAGE, Rings};
 use crate::nvme_tcp::sizes::{in_capsule, most, ring_entries, small_len, stride};
-use crate::nvme_tcp::slots::{Slots, Waiter};
+use crate::nvme_tcp::slots::{LargeSlots, Slots};
 use crate::nvme_tcp::{Success, TargetConfig, entry};
 
-/// How long the data that an R2T asks for may take.
-const DATA_NS: u64 = 30_000_000_000;
-/// How long a host may leave what it is sent unread.
-const READ_NS: u64 = 30_000_000_000;
 /// Receives of a queue in one poll.
 const RECEIVES: usize = 8;
 /// PDUs that wait to be sent, above which no more completions are taken.
@@ -49,14 +47,14 @@ const DRAINED: u32 = 1 << 20;
 
 /// Identifier of our own commands in an admin queue, which hosts do not use (Base 2.1, 4.2.1).
 pub(in crate::nvme_tcp) const OWN_CID: u16 = 0xffff;
-/// What the queues of an association share.
+/// What a queue is read with.
 pub(in crate::nvme_tcp) struct Shared<'a> {
-    pub(in crate::nvme_tcp) slots: &'a mut Slots,
-    pub(in crate::nvme_tcp) counters: &'a mut Counters,
     pub(in crate::nvme_tcp) namespaces: &'a NamespaceTable,
     pub(in crate::nvme_tcp) config: &'a TargetConfig,
     /// The controller serves commands.
     pub(in crate::nvme_tcp) ready: bool,
+    /// The queue's lane, where both are on another reactor than the controller.
+    pub(in crate::nvme_tcp) lane: Option<&'a Lane>,
     pub(in crate::nvme_tcp) now: Time,
 }
 
@@ -78,6 +76,8 @@ pub(in crate::nvme_tcp) struct Queue {
     memory: HostMemory,
     commands: Commands,
     pub(in crate::nvme_tcp) rings: Rings,
+    slots: Slots,
+    pub(in crate::nvme_tcp) counts: Arc<Counts>,
     /// Small slots, and of an admin queue a page for a PRP list behind each.
     region: Buffer,
     small: u32,
@@ -113,6 +113,7 @@ impl Queue {
         connect: &Connect,
         exchange: Option<Exchange>,
         memory: &HostMemory,
+        large: &Arc<LargeSlots>,
         config: &TargetConfig,
     ) -> Option<Self> {
         let Connect { qid, entries, .. } = *connect;
@@ -132,6 +133,8 @@ impl Queue {
             memory: memory.clone(),
             commands: Commands::new(entries),
             rings,
+            slots: Slots::new(large.clone(), entries.into()),
+            counts: Arc::default(),
             region,
             small,
             stride,
@@ -150,9 +153,9 @@ impl Queue {
         })
     }
 
-    /// Commands that its host may have in flight.
-    pub(in crate::nvme_tcp) fn capacity(&self) -> usize {
-        self.commands.capacity()
+    /// Its identifier.
+    pub(in crate::nvme_tcp) fn qid(&self) -> u16 {
+        self.qid
     }
 
     /// Whether it has no command.
@@ -164,24 +167,24 @@ impl Queue {
     pub(in crate::nvme_tcp) fn refuse_connect(
         self,
         refusal: Refusal,
-        slots: &mut Slots,
         now: Time,
     ) -> (Farewell, Remains) {
         let (cid, qid) = (self.cid, self.qid);
-        let (connection, remains) = self.part(slots);
+        let (connection, remains) = self.part();
         (refuse(connection, cid, qid, refusal, now), remains)
     }
 
     /// Takes what the socket has. True where there was something.
-    pub(in crate::nvme_tcp) fn read(&mut self, shared: &mut Shared<'_>) -> Result<bool, End> {
-        let worked = self.receive(shared)?;
-        if worked {
+    pub(in crate::nvme_tcp) fn read(&mut self, shared: &Shared<'_>) -> Result<bool, End> {
+        let worked = self.receive(shared);
+        self.counts.note(&self.connection);
+        if matches!(worked, Ok(true)) {
             self.active = shared.now;
         }
-        Ok(worked)
+        worked
     }
 
-    fn receive(&mut self, shared: &mut Shared<'_>) -> Result<bool, End> {
+    fn receive(&mut self, shared: &Shared<'_>) -> Result<bool, End> {
         let mut worked = false;
         for _ in 0..RECEIVES {
             if let Sink::Memory(at) = self.sink
@@ -201,6 +204,10 @@ impl Queue {
                 break;
             }
             worked = true;
+            // Its host may know of a change that has not come here yet: the bytes wait for that.
+            if shared.lane.is_some_and(Lane::is_behind) {
+                break;
+            }
             let mut input = std::mem::take(&mut self.connection.input);
             let mut bytes = input.bytes();
             let decoded = self.decode(&mut bytes, shared);
@@ -215,7 +222,7 @@ impl Queue {
         Ok(worked)
     }
 
-    fn decode(&mut self, bytes: &mut &[u8], shared: &mut Shared<'_>) -> Result<(), End> {
+    fn decode(&mut self, bytes: &mut &[u8], shared: &Shared<'_>) -> Result<(), End> {
         while let Some(event) = self.connection.decoder.step(bytes)? {
             match event {
                 Event::Capsule { sqe, data } => self.capsule(&sqe, data, shared)?,
@@ -226,7 +233,7 @@ impl Queue {
                         return Err(fault.into());
                     };
                     let range = transfer.take_h2c(&header)?;
-                    let at = self.at(index, shared.slots) + range.start as usize;
+                    let at = self.at(index) + range.start as usize;
                     self.sink = Sink::Memory(at);
                     self.receiving = Some(index);
                 }
@@ -236,7 +243,7 @@ impl Queue {
                         *at += piece.len();
                     }
                 }
-                Event::DataEnd { intact } => self.data_end(intact, shared),
+                Event::DataEnd { intact } => self.data_end(intact),
                 Event::Terminated { fes, fei } => return Err(End::Terminated { fes, fei }),
                 Event::IcReq(_)
                 | Event::IcResp(_)
@@ -249,8 +256,8 @@ impl Queue {
     }
 
     /// A command; `in_capsule` is the number of bytes of data in its capsule.
-    fn capsule(&mut self, sqe: &Sqe, in_capsule: u32, shared: &mut Shared<'_>) -> Result<(), End> {
-        shared.counters.commands += 1;
+    fn capsule(&mut self, sqe: &Sqe, in_capsule: u32, shared: &Shared<'_>) -> Result<(), End> {
+        self.counts.commands.add(1);
         let index = self.commands.take(sqe).ok_or(match self.lost {
             0 => End::QueueFull,
             _ => End::MediumHangs,
@@ -262,7 +269,7 @@ impl Queue {
             Err(Status::COMMAND_ID_CONFLICT)
         };
         if self.qid > 0 {
-            self.pair(index, sqe.flags.fuse(), shared.counters);
+            self.pair(index, sqe.flags.fuse());
         }
         let command = self.commands.get_mut(index);
         match judged {
@@ -279,16 +286,15 @@ impl Queue {
                 self.sink = Sink::Memory(self.small_at(index));
             }
         } else if judged.is_err() || len == 0 {
-            self.data_there(index, shared.counters);
+            self.data_there(index);
         } else if len <= self.small {
-            self.placed(index, Place::Small, shared.now, shared.counters);
-        } else if let Some(slot) = shared.slots.take() {
-            self.placed(index, Place::Large(slot), shared.now, shared.counters);
+            self.placed(index, Place::Small, shared.now);
+        } else if let Some(slot) = self.slots.take() {
+            self.placed(index, Place::Large(slot), shared.now);
         } else {
             self.commands.get_mut(index).state = State::Slot;
-            shared.counters.waited += 1;
-            let qid = self.qid;
-            shared.slots.wait(Waiter { qid, index });
+            self.counts.waited.add(1);
+            self.slots.wait(index);
         }
         Ok(())
     }
@@ -304,7 +310,7 @@ impl Queue {
     }
 
     /// Pairs the halves of fused commands. A first half that another command follows has none.
-    fn pair(&mut self, index: u16, fuse: Fuse, counters: &mut Counters) {
+    fn pair(&mut self, index: u16, fuse: Fuse) {
         let first = self.first.take();
         match (first, fuse) {
             (Some(first), Fuse::SECOND) => {
@@ -312,7 +318,7 @@ impl Queue {
                 self.commands.get_mut(index).partner = Some(first);
                 return;
             }
-            (Some(first), _) => self.abort_half(first, Status::ABORTED_MISSING_FUSED, counters),
+            (Some(first), _) => self.abort_half(first, Status::ABORTED_MISSING_FUSED),
             (None, _) => {}
         }
         if fuse == Fuse::FIRST {
@@ -321,24 +327,24 @@ impl Queue {
     }
 
     /// A half whose pair will not be executed; it ends when its data are there.
-    fn abort_half(&mut self, index: u16, status: Status, counters: &mut Counters) {
+    fn abort_half(&mut self, index: u16, status: Status) {
         let command = self.commands.get_mut(index);
         command.partner = None;
         if command.status.is_success() {
             command.status = status;
         }
         if command.state == State::Half {
-            self.refuse(index, counters);
+            self.refuse(index);
         }
     }
 
     /// A command that reads or writes has a place for its data.
-    fn placed(&mut self, index: u16, place: Place, now: Time, counters: &mut Counters) {
+    fn placed(&mut self, index: u16, place: Place, now: Time) {
         let ttag = self.commands.ttag(index);
         let command = self.commands.get_mut(index);
         command.place = place;
         if command.data.to_host || !command.status.is_success() {
-            return self.data_there(index, counters);
+            return self.data_there(index);
         }
         let piece = Piece {
             cccid: command.sqe.cid,
@@ -354,27 +360,29 @@ impl Queue {
         self.connection.push(Pdu::bare(head, None));
     }
 
-    /// A large slot is there for a command that waited.
-    pub(in crate::nvme_tcp) fn grant(
-        &mut self,
-        index: u16,
-        slot: u16,
-        now: Time,
-        counters: &mut Counters,
-    ) {
-        debug_assert_eq!(self.commands.get(index).state, State::Slot);
-        self.placed(index, Place::Large(slot), now, counters);
+    /// Gives large slots to its commands that wait for them.
+    pub(in crate::nvme_tcp) fn grant(&mut self, now: Time) {
+        while let Some((index, slot)) = self.slots.grant() {
+            debug_assert_eq!(self.commands.get(index).state, State::Slot);
+            self.placed(index, Place::Large(slot), now);
+        }
+    }
+
+    /// Whether a command waits for a large slot, which other queues may have: it is to be looked at
+    /// from time to time.
+    pub(in crate::nvme_tcp) fn waits_for_slot(&self) -> bool {
+        self.slots.is_waited_for()
     }
 
     /// Data have ended.
-    fn data_end(&mut self, intact: bool, shared: &mut Shared<'_>) {
+    fn data_end(&mut self, intact: bool) {
         self.sink = Sink::Nowhere;
         let Some(index) = self.receiving.take() else {
             return;
         };
         let command = self.commands.get_mut(index);
         if !intact {
-            shared.counters.digest_errors += 1;
+            self.counts.digest_errors.add(1);
             if command.status.is_success() {
                 command.status = Status::TRANSIENT_TRANSPORT_ERROR;
             }
@@ -383,21 +391,21 @@ impl Queue {
             State::Data(transfer) if !transfer.is_complete() => return,
             State::Data(_) if command.forgotten => {
                 if let Place::Large(slot) = self.commands.release(index) {
-                    shared.slots.give_back(slot);
+                    self.slots.give_back(slot);
                 }
                 return;
             }
             State::Data(_) => self.awaited -= 1,
             _ => {}
         }
-        self.data_there(index, shared.counters);
+        self.data_there(index);
     }
 
     /// All data of a command that are to come are there.
-    fn data_there(&mut self, index: u16, counters: &mut Counters) {
+    fn data_there(&mut self, index: u16) {
         let command = self.commands.get_mut(index);
         if !command.status.is_success() {
-            return self.refuse(index, counters);
+            return self.refuse(index);
         }
         if command.sqe.admin_opcode() == AdminOpcode::FABRICS {
             command.state = State::Fabrics;
@@ -428,8 +436,8 @@ impl Queue {
     }
 
     /// Ends a command that the controller never had.
-    fn refuse(&mut self, index: u16, counters: &mut Counters) {
-        counters.refused += 1;
+    fn refuse(&mut self, index: u16) {
+        self.counts.refused.add(1);
         if self.first == Some(index) {
             self.first = None;
         }
@@ -438,7 +446,7 @@ impl Queue {
         // As the controller says it: whether the host is to send the command again.
         self.answer_as(index, port::status::field(status), [0, 0]);
         if let Some(partner) = partner {
-            self.abort_half(partner, Status::ABORTED_FAILED_FUSED, counters);
+            self.abort_half(partner, Status::ABORTED_FAILED_FUSED);
         }
     }
 
@@ -477,9 +485,9 @@ impl Queue {
     }
 
     /// Where the data of a command lie in the private memory.
-    fn at(&self, index: u16, slots: &Slots) -> usize {
+    fn at(&self, index: u16) -> usize {
         match self.commands.get(index).place {
-            Place::Large(slot) => slots.at(slot),
+            Place::Large(slot) => self.slots.at(slot),
             Place::None | Place::Small => self.small_at(index),
         }
     }
@@ -489,11 +497,7 @@ impl Queue {
     }
 
     /// Stores commands that are ready, and rings the doorbells. True where there was something.
-    pub(in crate::nvme_tcp) fn submit(
-        &mut self,
-        controller: &mut Controller,
-        slots: &Slots,
-    ) -> bool {
+    pub(in crate::nvme_tcp) fn submit(&mut self, bells: &mut impl Bells) -> bool {
         while let Some(&index) = self.ready.front() {
             // One doorbell shows both halves of a pair, as they become visible together.
             let command = self.commands.get(index);
@@ -502,17 +506,17 @@ impl Queue {
                 break;
             }
             self.ready.pop_front();
-            let sqe = self.entry(index, slots, controller.namespaces());
+            let sqe = self.entry(index, bells.namespaces());
             self.rings.store(&sqe);
             self.commands.get_mut(index).state = State::Stored;
         }
-        self.rings.ring(controller)
+        self.rings.ring(bells)
     }
 
     /// The entry of the private submission queue: the host's, with its data in private memory.
-    fn entry(&self, index: u16, slots: &Slots, namespaces: &NamespaceTable) -> Sqe {
+    fn entry(&self, index: u16, namespaces: &NamespaceTable) -> Sqe {
         let command = self.commands.get(index);
-        let at = self.at(index, slots);
+        let at = self.at(index);
         let filled = self.qid > 0 && fills(&command.sqe, command.data.len, namespaces);
         if command.data.to_host && !filled {
             // A command may write less than its host asked for, such as Retrieve, which has the
@@ -535,11 +539,7 @@ impl Queue {
 
     /// Takes completions, while their answers find room. `own` gets that of the association's own
     /// command. True where there was something.
-    pub(in crate::nvme_tcp) fn drain(
-        &mut self,
-        shared: &mut Drained<'_>,
-        own: &mut Option<Cqe>,
-    ) -> bool {
+    pub(in crate::nvme_tcp) fn drain(&mut self, own: &mut Option<Cqe>) -> bool {
         let mut worked = false;
         let mut bytes = 0;
         while !self.connection.is_blocked()
@@ -554,7 +554,7 @@ impl Queue {
                 *own = Some(cqe);
             } else if let Some(index) = self.commands.stored(cqe.cid) {
                 // Each at most a command's largest transfer.
-                bytes += self.complete(index, &cqe, shared);
+                bytes += self.complete(index, &cqe);
             }
         }
         worked
@@ -569,7 +569,7 @@ impl Queue {
     }
 
     /// Answers a command that has completed. Bytes of data that go to the host.
-    fn complete(&mut self, index: u16, cqe: &Cqe, shared: &mut Drained<'_>) -> u32 {
+    fn complete(&mut self, index: u16, cqe: &Cqe) -> u32 {
         let command = self.commands.get(index);
         let (cid, data) = (command.sqe.cid, command.data);
         let is_lost = self.commands.note_end(index, cqe.status.status());
@@ -577,7 +577,7 @@ impl Queue {
         let sends = good && data.to_host && data.len > 0;
         let stands = sends && self.success && cqe.dw0 == 0 && cqe.dw1 == 0;
         if sends {
-            let at = self.at(index, shared.slots);
+            let at = self.at(index);
             // One PDU: no host limits its length, and its digest fails one command in any case.
             let piece = Piece {
                 cccid: cid,
@@ -597,9 +597,9 @@ impl Queue {
         }
         let frees = if is_lost {
             self.lost += 1;
-            shared.counters.lost += 1;
+            self.counts.lost.add(1);
             if let Place::Large(_) = self.commands.lose(index) {
-                shared.slots.lose();
+                self.slots.lose();
             }
             None
         } else {
@@ -613,10 +613,11 @@ impl Queue {
     }
 
     /// Sends what waits. True where something has gone.
-    pub(in crate::nvme_tcp) fn send(&mut self, slots: &mut Slots, now: Time) -> Result<bool, End> {
+    pub(in crate::nvme_tcp) fn send(&mut self, now: Time) -> Result<bool, End> {
         let Self {
             connection,
             commands,
+            slots,
             ..
         } = self;
         let sent = connection.send(now, |index| {
@@ -625,76 +626,9 @@ impl Queue {
             }
         })?;
         if sent {
+            self.counts.note(&self.connection);
             self.active = now;
         }
         Ok(sent)
-    }
-
-    /// Forgets the commands that are not answered: the controller was reset, and will complete none
-    /// of them. Data that an R2T has asked for may still come.
-    pub(in crate::nvme_tcp) fn forget(&mut self, slots: &mut Slots) {
-        slots.forget(self.qid);
-        for index in 0..self.entries {
-            let state = self.commands.get(index).state;
-            const KEPT: [State; 4] = [State::Free, State::Answered, State::Fabrics, State::Lost];
-            if KEPT.contains(&state) || self.commands.forget(index) {
-                continue;
-            }
-            if let Place::Large(slot) = self.commands.release(index) {
-                slots.give_back(slot);
-            }
-        }
-        let waits = |index: &u16| self.commands.get(*index).forgotten;
-        self.receiving = self.receiving.filter(waits);
-        self.sink = match self.receiving {
-            Some(_) => self.sink,
-            None => Sink::Nowhere,
-        };
-        self.first = None;
-        self.ready.clear();
-        self.awaited = 0;
-    }
-
-    /// The queue is over for its host: its connection, and what the controller may still use.
-    pub(in crate::nvme_tcp) fn part(mut self, slots: &mut Slots) -> (Connection, Remains) {
-        slots.forget(self.qid);
-        for index in 0..self.entries {
-            let state = self.commands.get(index).state;
-            if ![State::Free, State::Stored, State::Lost].contains(&state)
-                && let Place::Large(slot) = self.commands.release(index)
-            {
-                slots.give_back(slot);
-            }
-        }
-        let remains = Remains {
-            rings: self.rings,
-            region: self.region,
-            commands: self.commands,
-        };
-        (self.connection, remains)
-    }
-
-    /// Whether something of it has a bound.
-    pub(in crate::nvme_tcp) fn has_deadline(&self) -> bool {
-        self.awaited > 0 || self.connection.is_blocked()
-    }
-
-    /// Looks for what has taken too long: each command, so not often.
-    pub(in crate::nvme_tcp) fn check(&self, now: Time) -> Result<(), End> {
-        let late = |since: Time, bound| now.since(since) >= bound;
-        if self
-            .connection
-            .blocked_since()
-            .is_some_and(|since| late(since, READ_NS))
-        {
-            return Err(End::DoesNotRead);
-        }
-        let mut taken = self.commands.taken();
-        let is_late = self.awaited > 0
-            && taken.any(|(_, command)| {
-                let waits = matches!(command.state, State::Data(_)) && !command.forgotten;
-                waits && late(command.since, DATA_NS)
-            });
-        if is_late { Err(End::SlowData) } else { Ok(()) }
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
+mod apart;
 mod authentication;
 mod concatenation;
 mod connect;

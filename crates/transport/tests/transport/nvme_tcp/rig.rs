@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::lane::Lane;
 use controller::{Controller, ControllerConfig, DoorbellMode, Fabrics, Interface};
 use driver::bus::Bus as _;
 use loopback::InProcess;
@@ -16,8 +17,8 @@ use port::time::Time;
 use port::{Added, Channel, ChannelId, Channels, Done, MediumTraits, Request};
 use subsystem::{Subsystem, SubsystemConfig};
 use transport::nvme_tcp::{
-    Access, Arrival, Association, Digests, End, Farewell, Newcomer, Progress, Refusal, Success,
-    TargetConfig,
+    Access, Arrival, Association, Branch, Digests, End, Farewell, Newcomer, Progress, Refusal,
+    Success, TargetConfig,
 };
 
 /// The subsystem's name.
@@ -93,10 +94,18 @@ pub(super) struct Rig {
     config: Arc<TargetConfig>,
     newcomers: Vec<Newcomer>,
     pub(super) association: Option<Association>,
+    /// I/O queues are served beside the association, as on another reactor.
+    is_apart: bool,
+    branches: Vec<Branch>,
+    /// Such queues do not come back when they are asked for, or have no lane.
+    detains: bool,
     farewells: Vec<Farewell>,
     /// Ends of newcomers and associations, by name.
     pub(super) ends: Vec<&'static str>,
 }
+
+/// Where this is set in the environment, I/O queues are served beside their association.
+pub(super) const APART: &str = "NVMIRAGE_TEST_APART";
 
 /// The usual configuration of the target.
 pub(super) fn config() -> TargetConfig {
@@ -186,6 +195,9 @@ impl Rig {
             config: Arc::new(target),
             newcomers: Vec::new(),
             association: None,
+            is_apart: std::env::var_os(APART).is_some(),
+            branches: Vec::new(),
+            detains: false,
             farewells: Vec::new(),
             ends: Vec::new(),
         }
@@ -224,6 +236,11 @@ impl Rig {
         self.bus.with_controller(look)
     }
 
+    /// Looks at the lane of a completion queue, which is there.
+    pub(super) fn with_lane<T>(&self, cqid: u16, look: impl FnOnce(&mut Lane) -> T) -> T {
+        self.bus.with_lane(cqid, look).unwrap()
+    }
+
     /// Everything that is due, and a turn of the controller; whether the association worked.
     pub(super) fn turn(&mut self) -> bool {
         let mut worked = false;
@@ -245,6 +262,7 @@ impl Rig {
                 Progress::Connects => self.arrive(newcomer),
             }
         }
+        worked |= self.serve_branches();
         self.bus.turn();
         let now = self.now();
         if let Some(association) = &mut self.association {
@@ -253,6 +271,79 @@ impl Rig {
         }
         self.farewells.retain_mut(|farewell| !farewell.poll(now));
         worked
+    }
+
+    /// Serves queues beside the association: as a reactor does that their lanes visit.
+    fn serve_branches(&mut self) -> bool {
+        let now = self.now();
+        let Some(association) = self.association.as_mut().filter(|_| !self.detains) else {
+            return false;
+        };
+        let mut worked = false;
+        let mut recalls = association.take_recalls();
+        for mut branch in std::mem::take(&mut self.branches) {
+            let is_recalled = recalls.contains(&branch.qid());
+            recalls.retain(|qid| *qid != branch.qid());
+            let polled = self
+                .bus
+                .with_lane(branch.qid(), |lane| branch.poll(lane, now));
+            let ended = polled.filter(|_| !is_recalled).map(|polled| {
+                worked |= polled.worked;
+                polled.ended
+            });
+            if matches!(ended, Some(None)) {
+                self.branches.push(branch);
+                continue;
+            }
+            let end = ended.flatten();
+            let back = |controller: &mut Controller| {
+                association.come_back(branch, end.as_ref(), controller, now)
+            };
+            assert!(self.bus.with_controller(back).is_ok());
+            worked = true;
+        }
+        assert!(recalls.is_empty(), "a queue is asked for once");
+        if self.is_apart {
+            for qid in association.may_depart() {
+                self.branches.extend(association.depart(qid));
+            }
+        }
+        worked
+    }
+
+    /// A queue comes back from where it was served.
+    pub(super) fn give_back(&mut self, branch: Branch) -> Result<(), Branch> {
+        let now = self.now();
+        let association = self.association.as_mut().unwrap();
+        let back =
+            |controller: &mut Controller| association.come_back(branch, None, controller, now);
+        self.bus.with_controller(back)
+    }
+
+    /// A queue comes back whose association is over.
+    pub(super) fn leave(&mut self, branch: Branch) {
+        self.farewells.push(branch.leave(self.now()));
+    }
+
+    /// Queues that are served beside the association.
+    pub(super) fn apart(&self) -> usize {
+        self.branches.len()
+    }
+
+    /// Whether mail of queues that are served beside the association is on its way.
+    pub(super) fn detain(&mut self, detains: bool) {
+        self.detains = detains;
+    }
+
+    /// From now on I/O queues are served beside the association.
+    pub(super) fn serve_apart(&mut self) {
+        self.is_apart = true;
+    }
+
+    /// Has all queues that are served beside the association come back, and stay.
+    pub(super) fn recall(&mut self) {
+        self.is_apart = false;
+        self.association.as_mut().unwrap().recall_all();
     }
 
     /// As [`Self::poll_association`], in a turn without an event of a poller.
@@ -319,6 +410,8 @@ impl Rig {
         let now = self.now();
         let association = self.association.take().unwrap();
         self.farewells.extend(association.end(end, now));
+        let branches = self.branches.drain(..);
+        self.farewells.extend(branches.map(|it| it.leave(now)));
         self.bus.with_controller(Controller::function_reset);
     }
 

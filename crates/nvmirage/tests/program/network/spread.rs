@@ -1,0 +1,241 @@
+//! Queues of hosts over NVMe/TCP on several reactors.
+
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::raw::Raw;
+use super::{DISK, NQN, Port, busy, hosts, metric, serve, until, until_hosts};
+use crate::host::Host;
+use crate::survive::replace;
+use crate::world::{Server, World, ran, wait};
+
+const REACTORS: &str =
+    "[[reactor]]\nmode = \"adaptive\"\n[[reactor]]\nmode = \"interrupt\"\n[[reactor]]\n";
+
+/// A server whose hosts' queues are on three reactors, in turn.
+fn spread(world: &World, more: &str, options: &[&str]) -> (Server, Port) {
+    let port = Port::new();
+    let keys = format!("reactor = 0\nreactors = [1, 0, 2]\n{more}");
+    let config = format!("{REACTORS}{DISK}{}", port.controller(&keys));
+    (serve(world, &config, options), port)
+}
+
+/// The reactors of the queues of each host.
+fn placement(world: &World) -> Vec<Vec<u64>> {
+    let looked = world.json(&world.steer(&["queues", "store", "--json"]));
+    let hosts = looked["hosts"].as_array().cloned().unwrap_or_default();
+    let reactors = |host: &Value| {
+        let queues = host["queues"].as_array().unwrap().iter();
+        queues.filter_map(|it| it["reactor"].as_u64()).collect()
+    };
+    hosts.iter().map(reactors).collect()
+}
+
+/// Loads and verifies the drive on four queues.
+fn verified(world: &World, port: &Port, time: &str) -> std::process::Child {
+    let mut bench = world.program();
+    bench.args(["bench", "--target", &port.target(), "--rw", "randrw"]);
+    bench.args(["--destroy-data", "--verify", "--json", "--queues", "4"]);
+    bench.args(["--qd", "8", "--bs", "4k,64k", "--time", time]);
+    bench.stdout(Stdio::piped()).stderr(Stdio::piped());
+    bench.spawn().unwrap()
+}
+
+#[test]
+fn queues_of_a_host_are_on_several_reactors_and_move_under_load() {
+    let world = World::new();
+    let (server, port) = spread(&world, "", &[]);
+    let bench = verified(&world, &port, "2s");
+    until("its queues are in their places", || {
+        placement(&world) == [[1, 0, 2, 1]]
+    });
+    let moved = |args: &[&str]| world.run(&world.steer(&[&["move", "store"], args].concat()));
+    for (to, then) in [
+        (&["1"][..], [1, 1, 1, 1]),
+        (&["2", "0"], [2, 0, 2, 0]),
+        (&["0"], [0, 0, 0, 0]),
+        (&["0", "1", "2"], [0, 1, 2, 0]),
+    ] {
+        let ran = moved(to);
+        assert!(ran.status.success(), "{}", ran.err);
+        assert_eq!(placement(&world), [then]);
+    }
+    let ran_one = moved(&["1", "--queue", "2"]);
+    assert!(!ran_one.status.success());
+    assert!(ran_one.err.contains("move together"), "{}", ran_one.err);
+    let bench = ran(bench.wait_with_output().unwrap());
+    assert!(bench.status.success(), "{}", bench.err);
+    until_hosts(&world, 0);
+    // The next host's are where they were moved to.
+    let mut host = Host::at(&port.target()).unwrap();
+    let queue = host.device().create_queue_pair(4, false).unwrap();
+    until("the place of its queue", || placement(&world) == [[0]]);
+    let exported = world.ok(&world.steer(&["export"]));
+    let exported = world.write("exported.toml", &exported);
+    world.ok(&["check", exported.to_str().unwrap()]);
+    let commands = metric(&world, "nvmirage_tcp_commands_total{controller=\"store\"}");
+    assert!(commands > 100.0, "{commands}");
+    drop((queue, host));
+    server.stop();
+}
+
+#[test]
+fn hosts_come_and_go_while_others_are_served_elsewhere() {
+    let world = World::new();
+    let (server, port) = spread(&world, "", &[]);
+    let bench = verified(&world, &port, "3s");
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for id in 0..3u8 {
+            let (port, is_over) = (&port, &is_over);
+            scope.spawn(move || {
+                let mut rounds = 0u32;
+                while !is_over.load(Ordering::Relaxed) {
+                    if rounds.is_multiple_of(3) {
+                        // Gone as soon as its queue is there.
+                        drop(Raw::with_queue(port, 100 + id));
+                    } else {
+                        let mut host = Host::at(&port.target()).unwrap();
+                        host.block(1, 3);
+                    }
+                    rounds += 1;
+                }
+                assert!(rounds >= 3, "{rounds}");
+            });
+        }
+        let bench = ran(bench.wait_with_output().unwrap());
+        is_over.store(true, Ordering::Relaxed);
+        assert!(bench.status.success(), "{}", bench.err);
+    });
+    until_hosts(&world, 0);
+    // Memory and queues of all are free again.
+    for _ in 0..3 {
+        let mut killed = busy(&world, &port.target());
+        until("a command", || {
+            metric(&world, "nvmirage_tcp_commands_total{controller=\"store\"}") > 100.0
+                && !hosts(&world).is_empty()
+        });
+        killed.kill().unwrap();
+        assert!(!wait(&mut killed).success());
+        until_hosts(&world, 0);
+    }
+    let mut left: Vec<_> = (0..2).map(|_| busy(&world, &port.target())).collect();
+    until_hosts(&world, 2);
+    world.ok(&world.steer(&["disconnect", "store", "--all"]));
+    for child in &mut left {
+        assert!(!wait(child).success());
+    }
+    until_hosts(&world, 0);
+    // And it stops with commands in flight.
+    let mut last = busy(&world, &port.target());
+    until_hosts(&world, 1);
+    server.stop();
+    assert!(!wait(&mut last).success());
+}
+
+#[test]
+fn a_host_whose_only_traffic_is_elsewhere_is_kept_and_one_that_is_silent_is_not() {
+    let world = World::new();
+    let (server, port) = spread(&world, "", &[]);
+    let mut silent = Raw::connect(&port, 1000, 1).unwrap();
+    until_hosts(&world, 1);
+    assert!(silent.is_closed());
+    until_hosts(&world, 0);
+    let raw = Raw::with_queue(&port, 2);
+    assert!(raw.cntlid > 0);
+    drop(raw);
+    until_hosts(&world, 0);
+    server.stop();
+}
+
+#[test]
+fn a_drive_on_several_reactors_conforms() {
+    let world = World::new();
+    let (server, port) = spread(&world, "", &[]);
+    let args = ["conformance", "--target", &port.target(), "--destroy-data"];
+    let ran = world.run(&args);
+    assert!(ran.status.success(), "{}{}", ran.out, ran.err);
+    until_hosts(&world, 0);
+    server.stop();
+}
+
+#[test]
+fn a_host_of_several_reactors_connects_again_after_a_death() {
+    let world = World::new();
+    let (mut server, port) = spread(&world, "", &["--survive"]);
+    for byte in 1..3 {
+        let mut host = Host::at(&port.target()).unwrap();
+        host.fill(1, 3, byte);
+        replace(&mut server);
+        drop(host);
+        let mut again = None;
+        until("a host connects again", || {
+            again = Host::at(&port.target()).ok();
+            again.is_some()
+        });
+        assert!(
+            again
+                .unwrap()
+                .block(1, 3)
+                .iter()
+                .all(|other| *other == byte)
+        );
+    }
+    thread::sleep(Duration::from_millis(1));
+    assert_eq!(world.inventory()["controllers"][0]["subnqn"], NQN);
+    server.stop();
+}
+
+/// How long so many reads take, one after another, on one queue that the last reactor serves.
+fn reads(world: &World, port: &Port, change: impl FnOnce()) -> [Duration; 2] {
+    let mut host = Host::at(&port.target()).unwrap();
+    let device = host.device();
+    let namespace = device.namespace(1).unwrap();
+    let buffer = device.alloc(4096).unwrap();
+    let mut queue = device.create_queue_pair(4, false).unwrap();
+    until("its queue is there", || placement(world) == [[1]]);
+    let mut time = || {
+        let begun = Instant::now();
+        for _ in 0..220 {
+            queue.read(&namespace, 0, 1, &buffer).unwrap();
+        }
+        begun.elapsed()
+    };
+    let before = time();
+    change();
+    let times = [before, time()];
+    drop((queue, host));
+    until_hosts(world, 0);
+    times
+}
+
+#[test]
+fn a_tenants_cap_holds_where_a_queue_is_served() {
+    let world = World::new();
+    let port = Port::new();
+    let tenant = "[[tenant]]\nname = \"capped\"\niops = 2000\n";
+    let keys = "tenant = \"capped\"\nreactor = 0\nreactors = [1]\n";
+    let config = format!("{REACTORS}{DISK}{tenant}{}", port.controller(keys));
+    let server = serve(&world, &config, &[]);
+    let set = |tenant: &str| {
+        world.ok(&world.steer(&["set", "controller", "store", &format!("tenant={tenant}")]));
+    };
+    // Twenty come at once, after a rest; the others at 2,000 in a second.
+    let least = Duration::from_millis(95);
+    let capped = reads(&world, &port, || {
+        set("none");
+        set("capped");
+    });
+    assert!(capped.iter().all(|time| *time >= least), "{capped:?}");
+    // Without a tenant no cap is left where the last host's queue was: 220 would take two seconds.
+    world.ok(&world.steer(&["set", "tenant", "capped", "iops=100"]));
+    set("none");
+    let free = reads(&world, &port, || set("capped"));
+    assert!(free[0] < Duration::from_millis(1500), "{free:?}");
+    assert!(free[1] > Duration::from_millis(1500), "{free:?}");
+    server.stop();
+}
