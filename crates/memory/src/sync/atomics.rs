@@ -5,7 +5,7 @@ pub(crate) use std::sync::atomic::Ordering;
 #[cfg(not(feature = "loom"))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence},
+    atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence},
 };
 
 #[cfg(feature = "loom")]
@@ -13,7 +13,7 @@ pub(crate) use loom::{
     cell::UnsafeCell,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence},
+        atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence},
     },
 };
 

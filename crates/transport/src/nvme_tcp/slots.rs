@@ -2,8 +2,9 @@
 //! which may be on several reactors.
 //!
 //! A command that finds none waits, in the order of its queue. A queue that has a slot takes no
-//! other one while another queue waits for its first: so each queue goes on. No one wakes a queue
-//! when a slot is free: one that waits looks again. A queue's small slots are its own.
+//! other one while another queue waits for its first, and queues that wait for their first have
+//! turns: so each queue goes on. No one wakes a queue when a slot is free: one that waits looks
+//! again. A queue's small slots are its own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,13 +21,13 @@ pub(super) struct LargeSlots {
 }
 
 impl LargeSlots {
-    /// `count` slots of `len` bytes, which are those of `buffer`.
-    pub(super) fn new(buffer: Buffer, len: usize, count: u16) -> Self {
+    /// `count` slots of `len` bytes, which are those of `buffer`, for queues up to this identifier.
+    pub(super) fn new(buffer: Buffer, len: usize, count: u16, last_qid: u16) -> Self {
         debug_assert!(len * usize::from(count) <= buffer.len());
         Self {
             buffer,
             len,
-            pool: Pool::new(count),
+            pool: Pool::new(count, last_qid + 1),
         }
     }
 
@@ -40,22 +41,21 @@ impl LargeSlots {
 #[derive(Debug)]
 pub(super) struct Slots {
     large: Arc<LargeSlots>,
+    qid: u16,
     /// How many its commands have.
     held: u16,
     /// Its commands that wait for one.
     waiting: VecDeque<u16>,
-    /// It has none, and the others know that it waits for one.
-    is_short: bool,
 }
 
 impl Slots {
     /// For a queue of that many commands.
-    pub(super) fn new(large: Arc<LargeSlots>, commands: usize) -> Self {
+    pub(super) fn new(large: Arc<LargeSlots>, qid: u16, commands: usize) -> Self {
         Self {
             large,
+            qid,
             held: 0,
             waiting: VecDeque::with_capacity(commands),
-            is_short: false,
         }
     }
 
@@ -64,7 +64,7 @@ impl Slots {
         self.large.buffer.offset() + usize::from(slot) * self.large.len
     }
 
-    /// A slot, unless others wait for one.
+    /// A slot, unless others wait for one. A command that gets none is to wait.
     pub(super) fn take(&mut self) -> Option<u16> {
         if self.waiting.is_empty() {
             self.take_next()
@@ -75,19 +75,13 @@ impl Slots {
 
     fn take_next(&mut self) -> Option<u16> {
         let pool = &self.large.pool;
-        if self.held > 0 && pool.is_short() {
-            return None;
-        }
-        let slot = pool.take()?;
+        let slot = if self.held > 0 {
+            pool.take_more()?
+        } else {
+            pool.take_first(self.qid)?
+        };
         self.held += 1;
-        self.end_short();
         Some(slot)
-    }
-
-    fn end_short(&mut self) {
-        if std::mem::take(&mut self.is_short) {
-            self.large.pool.end_short();
-        }
     }
 
     /// A command waits for one.
@@ -115,13 +109,7 @@ impl Slots {
     /// The next command that waited, and its slot.
     pub(super) fn grant(&mut self) -> Option<(u16, u16)> {
         let index = *self.waiting.front()?;
-        let Some(slot) = self.take_next() else {
-            if self.held == 0 && !self.is_short {
-                self.is_short = true;
-                self.large.pool.add_short();
-            }
-            return None;
-        };
+        let slot = self.take_next()?;
         self.waiting.pop_front();
         Some((index, slot))
     }
@@ -129,13 +117,13 @@ impl Slots {
     /// Its commands wait no longer.
     pub(super) fn forget(&mut self) {
         self.waiting.clear();
-        self.end_short();
+        self.large.pool.end_short(self.qid);
     }
 }
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        self.end_short();
+        self.forget();
     }
 }
 
@@ -145,18 +133,18 @@ mod tests {
 
     use super::*;
 
-    fn two() -> (HostMemory, Slots, Slots) {
+    fn two(count: u16) -> (HostMemory, Slots, Slots) {
         let memory = HostMemory::new(5 * 4096).unwrap();
         let _before = memory.alloc(4096, 4096).unwrap();
         let buffer = memory.reserve(4 * 4096, 4096).unwrap();
-        let large = Arc::new(LargeSlots::new(buffer, 8192, 2));
-        let (one, other) = (Slots::new(large.clone(), 4), Slots::new(large, 4));
+        let large = Arc::new(LargeSlots::new(buffer, 8192, count, 2));
+        let (one, other) = (Slots::new(large.clone(), 1, 4), Slots::new(large, 2, 4));
         (memory, one, other)
     }
 
     #[test]
     fn commands_that_wait_are_served_in_order_and_before_others() {
-        let (_memory, mut slots, _) = two();
+        let (_memory, mut slots, _) = two(2);
         assert_eq!(
             (slots.take(), slots.take(), slots.take()),
             (Some(0), Some(1), None)
@@ -176,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_has_one_leaves_the_next_to_a_queue_that_has_none() {
-        let (_memory, mut one, mut other) = two();
+        let (_memory, mut one, mut other) = two(2);
         assert_eq!((one.take(), one.take()), (Some(0), Some(1)));
         one.wait(7);
         other.wait(8);
@@ -195,5 +183,25 @@ mod tests {
         one.lose();
         one.lose();
         assert!(one.large.are_lost());
+    }
+
+    /// Each looks for a slot where it has given one back, before the other one can.
+    #[test]
+    fn queues_that_share_one_slot_have_turns() {
+        let (_memory, mut one, mut other) = two(1);
+        assert_eq!(one.take(), Some(0));
+        for index in 0..4 {
+            one.wait(index);
+            other.wait(index);
+        }
+        assert_eq!((one.grant(), other.grant()), (None, None));
+        for index in 0..4 {
+            one.give_back(0);
+            assert_eq!(one.grant(), None);
+            assert_eq!(other.grant(), Some((index, 0)));
+            other.give_back(0);
+            assert_eq!(other.grant(), None);
+            assert_eq!(one.grant(), Some((index, 0)));
+        }
     }
 }

@@ -141,7 +141,7 @@ impl Association {
         let large = memory
             .reserve(usize::from(slots) * slot, PAGE)
             .ok_or_else(none)?;
-        let large = Arc::new(LargeSlots::new(large, slot, slots));
+        let large = Arc::new(LargeSlots::new(large, slot, slots, config.queues));
         let admin = Queue::new(connection, &connect, exchange, &memory, &large, &config);
         let mut admin = admin.ok_or_else(none)?;
         let mut mappings = ClientMappings::new();

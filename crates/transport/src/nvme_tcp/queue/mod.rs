@@ -133,7 +133,7 @@ impl Queue {
             memory: memory.clone(),
             commands: Commands::new(entries),
             rings,
-            slots: Slots::new(large.clone(), entries.into()),
+            slots: Slots::new(large.clone(), qid, entries.into()),
             counts: Arc::default(),
             region,
             small,

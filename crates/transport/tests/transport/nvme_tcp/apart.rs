@@ -155,6 +155,42 @@ fn slots_are_shared_by_queues_wherever_they_are() {
     fill_and_read(&mut rig, &mut host, 2, 9);
 }
 
+/// A queue that has sent an answer looks for a slot before the others can.
+#[test]
+fn queues_that_share_one_slot_have_turns_wherever_they_are() {
+    for is_apart in [false, true] {
+        let mut target = config();
+        target.slots = u64::from(target.max_transfer);
+        let mut rig = Rig::with(target);
+        if is_apart {
+            rig.serve_apart();
+        }
+        let mut host = Host::new(&mut rig, 2, Manner::default());
+        let mut writes = [Vec::new(), Vec::new()];
+        for queue in [0, 0, 0, 1, 1, 1] {
+            let write = host.blocks(NvmOpcode::WRITE, 0, 256);
+            host.io[queue].send_capsule(&write, &[]);
+            host.io[queue].pump(&mut rig);
+            writes[queue].push(write.cid);
+        }
+        let data = pattern(128 << 10, 3);
+        for turn in 0..6 {
+            let (queue, other) = (turn % 2, 1 - turn % 2);
+            rig.settle();
+            host.io[other].pump(&mut rig);
+            host.io[queue].pump(&mut rig);
+            assert!(host.io[other].r2ts.is_empty(), "apart {is_apart}, {turn}");
+            let r2t = host.io[queue].r2ts.pop_front();
+            let r2t = r2t.unwrap_or_else(|| panic!("apart {is_apart}, {turn}"));
+            host.io[queue].answer(&r2t, &data);
+            assert_eq!(
+                host.io[queue].response(&mut rig).cid,
+                writes[queue][turn / 2]
+            );
+        }
+    }
+}
+
 #[test]
 fn a_host_that_only_uses_queues_that_are_apart_is_kept() {
     for kato_ms in [5000, 400] {
