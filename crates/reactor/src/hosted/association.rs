@@ -41,6 +41,8 @@ pub(crate) struct Attached {
     pub(crate) is_to_place: bool,
     /// Version of the association's connections that the poller has.
     watched: u64,
+    /// How many openings of it were seen.
+    openings: u64,
     /// When it did something last.
     worked: Time,
     /// It has done something since it was polled: there may be more.
@@ -75,6 +77,7 @@ impl Attached {
             recalls: Vec::new(),
             is_to_place: false,
             watched: u64::MAX,
+            openings: u64::MAX,
             worked: now,
             has_more: true,
             has_io: false,
@@ -137,7 +140,8 @@ impl Attached {
             return Ok(());
         }
         self.watched = association.changes();
-        self.is_to_place = true;
+        self.is_to_place |= self.openings != association.openings();
+        self.openings = association.openings();
         let io_queues = u16::try_from(association.queues()).unwrap_or(u16::MAX);
         self.presence.change_association(self.cntlid, |host| {
             (host.io_queues, host.proof) = (io_queues, association.proof());
@@ -273,7 +277,10 @@ impl Attached {
 
     /// Gives up a queue that is to be served elsewhere.
     pub(crate) fn depart(&mut self, qid: u16, poller: &Poller) -> Option<Branch> {
-        let branch = self.association.as_mut()?.depart(qid)?;
+        let association = self.association.as_mut()?;
+        let branch = association.depart(qid)?;
+        // From now on it looks at what comes elsewhere, well before the timeout.
+        self.due = association.next_deadline();
         // One that was opened in this poll is not watched.
         let _ = poller.remove(&branch);
         Some(branch)
@@ -287,7 +294,7 @@ impl Attached {
         &mut self,
         branch: Branch,
         end: Option<&End>,
-        controller: &Controller,
+        controller: &mut Controller,
         now: Time,
     ) -> Result<(), Branch> {
         match &mut self.association {

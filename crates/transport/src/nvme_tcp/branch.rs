@@ -119,7 +119,7 @@ impl Branch {
     /// Whether its lane has completed something, seen without the lane.
     #[must_use]
     pub fn has_posted(&self) -> bool {
-        self.queue.rings.has_completion()
+        !self.queue.is_idle() && self.queue.rings.has_completion()
     }
 
     /// Whether its socket is to be polled for writing.

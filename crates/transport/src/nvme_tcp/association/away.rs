@@ -113,7 +113,7 @@ impl Association {
         &mut self,
         branch: Branch,
         end: Option<&End>,
-        controller: &Controller,
+        controller: &mut Controller,
         now: Time,
     ) -> Result<(), Branch> {
         let qid = branch.qid();
@@ -125,8 +125,10 @@ impl Association {
             return Err(branch);
         }
         let (is_reset, all_ended) = (away.is_reset, away.all_ended);
+        let has_sent = away.counts.received() != away.received;
         self.away -= 1;
         self.changes += 1;
+        self.openings += 1;
         self.recalls.retain(|other| *other != qid);
         self.io[place(qid)] = Some(Io::Open(branch.queue));
         if is_reset {
@@ -140,18 +142,22 @@ impl Association {
             self.end_remains(*remains, all_ended);
             self.note_used();
         }
+        if has_sent {
+            self.heard = now;
+            controller.heard();
+        }
         self.follow(controller, now);
         Ok(())
     }
 
     /// Sees from time to time whether something has come on queues that are away: several times
-    /// within the keep alive timeout.
+    /// within the keep alive timeout, and at its end. From then on it looks often, until the
+    /// controller fails: after a stop of the process, the other reactor may read later than this
+    /// one looks.
     pub(super) fn hear_away(&mut self, controller: &mut Controller, now: Time) {
         if self.away == 0 || now < self.hear_at {
             return;
         }
-        let timeout = u64::from(self.kato_ms) * 1_000_000;
-        self.hear_at = now + (timeout / 4).clamp(HEAR_NS, CHECK_NS);
         let mut have_sent = false;
         for io in self.io[..self.used].iter_mut().flatten() {
             if let Io::Away(away) = io {
@@ -163,5 +169,12 @@ impl Association {
             self.heard = now;
             controller.heard();
         }
+        let timeout = u64::from(self.kato_ms) * 1_000_000;
+        let expires = self.heard + timeout;
+        self.hear_at = if now < expires {
+            expires.min(now + (timeout / 4).clamp(HEAR_NS, CHECK_NS))
+        } else {
+            now + HEAR_NS
+        };
     }
 }

@@ -87,7 +87,10 @@ impl Association {
         for qid in (1..).take(self.used) {
             if let Some(Io::Open(queue)) = &mut self.io[place(qid)] {
                 match queue.authenticate(now) {
-                    Ok(has_proved) => self.changes += u64::from(has_proved),
+                    Ok(has_proved) => {
+                        self.changes += u64::from(has_proved);
+                        self.openings += u64::from(has_proved);
+                    }
                     Err(end) => self.lose(qid, &end, now),
                 }
             }

@@ -142,6 +142,7 @@ impl Association {
             Some(Io::Making(mut queue, _)) => {
                 queue.accept(self.cntlid);
                 self.changes += 1;
+                self.openings += 1;
                 Some(Io::Open(queue))
             }
             // Without its submission queue the completion queue can go, whatever the status is.

@@ -111,6 +111,7 @@ pub struct Association {
     /// When it is looked at whether something has come on them.
     hear_at: Time,
     changes: u64,
+    openings: u64,
     /// Connections that wanted to be polled for writing, one bit each.
     wanting: u128,
     /// Of queues that are gone.
@@ -190,6 +191,7 @@ impl Association {
             recalls: Vec::new(),
             hear_at: now,
             changes: 0,
+            openings: 0,
             wanting: 0,
             counters: Counters::default(),
             config,
@@ -388,6 +390,12 @@ impl Association {
         self.changes
     }
 
+    /// Grows whenever [`Self::may_depart`] may have one more queue.
+    #[must_use]
+    pub fn openings(&self) -> u64 {
+        self.openings
+    }
+
     /// When it must be polled although nothing happens.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
@@ -458,7 +466,9 @@ impl Association {
         self.failed = csts.cfs();
         // A feature may have set it.
         self.kato_ms = controller.keep_alive_ms();
+        let was_ready = self.ready;
         self.ready = csts.rdy() && cc.en() && !self.failed && !shut;
+        self.openings += u64::from(self.ready && !was_ready);
         if !self.ready {
             self.refuse_making(now);
             self.recall_all();

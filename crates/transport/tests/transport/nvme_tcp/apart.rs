@@ -219,6 +219,94 @@ fn a_host_that_only_uses_queues_that_are_apart_is_kept() {
     }
 }
 
+/// A host with one queue apart and a timeout of 5 s, which was last heard at `last_ms`, and the rig.
+fn heard_last_at(last_ms: u64) -> (Rig, Host) {
+    let mut rig = Rig::new();
+    rig.serve_apart();
+    let manner = Manner {
+        kato_ms: 5000,
+        ..Manner::default()
+    };
+    let mut host = Host::new(&mut rig, 1, manner);
+    assert_eq!(rig.apart(), 1);
+    pass(&mut rig, last_ms);
+    host.get(&mut rig, 0x1c).unwrap();
+    rig.settle();
+    (rig, host)
+}
+
+fn pass(rig: &mut Rig, ms: u64) {
+    for _ in 0..ms / 20 {
+        rig.advance(Duration::from_millis(20));
+        rig.settle();
+    }
+}
+
+#[test]
+fn what_comes_apart_just_before_a_timeout_is_seen() {
+    for last_ms in (0..1000).step_by(100) {
+        for is_recalled in [false, true] {
+            let (mut rig, mut host) = heard_last_at(last_ms);
+            pass(&mut rig, 4980);
+            host.read(&mut rig, 0, 0, 8);
+            if is_recalled {
+                rig.recall();
+                rig.settle();
+                assert_eq!(rig.apart(), 0);
+            }
+            pass(&mut rig, 1000);
+            assert!(rig.ends.is_empty(), "{last_ms} {is_recalled}");
+        }
+    }
+}
+
+/// After a stop of the process, the association looks before the other reactor has read.
+#[test]
+fn what_came_apart_during_a_stop_is_seen() {
+    let (mut rig, mut host) = heard_last_at(0);
+    let read = host.blocks(NvmOpcode::READ, 0, 8);
+    host.io[0].send_capsule(&read, &[]);
+    rig.advance(Duration::from_secs(20));
+    rig.settle();
+    pass(&mut rig, 1000);
+    assert_eq!(host.io[0].response(&mut rig).cid, read.cid);
+    assert!(rig.ends.is_empty());
+}
+
+/// The lanes of a host's queues are looked for only when a queue could leave that could not before.
+#[test]
+fn a_socket_that_blocks_is_no_opening() {
+    let mut rig = Rig::new();
+    let mut host = Host::new(&mut rig, 2, Manner::default());
+    let seen = |rig: &Rig| {
+        let association = rig.association.as_ref().unwrap();
+        (association.changes(), association.openings())
+    };
+    let (changes, openings) = seen(&rig);
+    let reads: Vec<_> = (0..4)
+        .map(|_| host.blocks(NvmOpcode::READ, 0, 256))
+        .collect();
+    for read in &reads {
+        host.io[0].send_capsule(read, &[]);
+    }
+    rig.settle();
+    for read in &reads {
+        assert_eq!(host.io[0].response(&mut rig).cid, read.cid);
+        host.io[0].data.clear();
+    }
+    let (blocked, opened) = seen(&rig);
+    assert!(blocked > changes, "its socket did not block");
+    assert_eq!(opened, openings);
+    // One that goes and comes back is an opening.
+    let branch = rig.association.as_mut().unwrap().depart(1).unwrap();
+    assert_eq!(seen(&rig).1, openings);
+    assert!(rig.give_back(branch).is_ok());
+    assert_eq!(seen(&rig).1, openings + 1);
+    let (_, cqe) = Connect::new(3, 32, host.cntlid).peer(&mut rig, host.offer);
+    assert_eq!(cqe.status.status(), GOOD);
+    assert_eq!(seen(&rig).1, openings + 2);
+}
+
 #[test]
 fn a_reset_that_ends_before_a_queue_is_back_leaves_its_memory_free() {
     let mut rig = Rig::new();
