@@ -197,14 +197,24 @@ impl<C: Channel> Engine<C> {
         all
     }
 
-    /// The engine on which the lane of a completion queue lives; `None` where it is on its way
-    /// home, or is not there.
-    pub fn residence_of(&self, slot: ControllerSlot, cqid: u16) -> Option<EngineId> {
-        let places = self.lanes.places_of(slot.0);
-        let (index, _) = places.into_iter().find(|(_, id)| *id == cqid)?;
-        let away = self.lanes.slots[index].away.as_ref();
-        let is_returning = away.is_some_and(|away| away.kept.is_some());
-        (!is_returning).then(|| self.lanes.residence(index))
+    /// Whether lanes of this engine live on another.
+    #[inline]
+    #[must_use]
+    pub fn has_lanes_away(&self) -> bool {
+        self.lanes.away > 0
+    }
+
+    /// The lanes of a controller that live on other engines, by their completion queues. One that
+    /// is on its way home is none.
+    #[must_use]
+    pub fn lanes_away(&self, slot: ControllerSlot) -> Vec<(u16, EngineId)> {
+        let slots = self.lanes.slots.iter();
+        let away = slots.filter_map(|it| {
+            let away = it.away.as_ref()?;
+            let is_its = it.whose == Whose::Controller(slot.0) && away.kept.is_none();
+            is_its.then_some((away.cqid, away.engine))
+        });
+        away.collect()
     }
 
     /// The key of a lane that visits this engine, by its controller and its completion queue.
@@ -223,6 +233,12 @@ impl<C: Channel> Engine<C> {
         };
         let index = self.lanes.guests.iter().find(is_it)?;
         Some(self.lanes.key_of(*index))
+    }
+
+    /// Whether a lane that visited this engine has left since the last call.
+    #[inline]
+    pub fn take_guest_left(&mut self) -> bool {
+        std::mem::take(&mut self.lanes.guest_left)
     }
 
     /// Whether the lane of that key visits this engine still.

@@ -132,6 +132,8 @@ pub(crate) struct Lanes {
     /// Number of lanes that live elsewhere, and the slots of visitors.
     pub(crate) away: usize,
     pub(crate) guests: Vec<usize>,
+    /// A visitor has left since the last look.
+    pub(crate) guest_left: bool,
 }
 
 impl Lanes {
@@ -218,6 +220,7 @@ impl Lanes {
             lane.end();
         }
         let slot = &mut self.slots[index];
+        self.guest_left |= matches!(slot.whose, Whose::Guest(_));
         let heard = slot.heard.take().unwrap_or_default();
         let forwards = heard.forwards.into_iter();
         forwards.for_each(|forward| forward.ticket.retire());

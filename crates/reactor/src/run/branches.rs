@@ -53,15 +53,18 @@ impl Reactor {
 
     fn send_queues_of(&mut self, index: usize) {
         let slot = ControllerSlot(index);
+        let has_lanes_away = self.engine.has_lanes_away();
         let Some(attached) = self.attached_mut(index) else {
             return;
         };
         attached.is_to_place = false;
-        for qid in attached.may_depart() {
-            let to = self.engine.residence_of(slot, qid);
-            let Some(to) = to.filter(|to| *to != self.id) else {
-                continue;
-            };
+        if !has_lanes_away {
+            return;
+        }
+        let may = attached.may_depart();
+        let mut lanes = self.engine.lanes_away(slot);
+        lanes.retain(|(qid, _)| may.contains(qid));
+        for (qid, to) in lanes {
             let hosted = self.hosted.get_mut(index).and_then(Option::as_mut);
             let attached = hosted.and_then(Hosted::association_mut);
             let branch = attached.and_then(|attached| attached.depart(qid, &self.poller));
@@ -71,6 +74,7 @@ impl Reactor {
                 self.late.push_back((to, message));
             }
         }
+        self.note_transition(index);
         self.carry_mail();
     }
 
@@ -165,12 +169,13 @@ impl Reactor {
     #[inline]
     pub(super) fn serve_branches(&mut self, now: Time, posted: bool) -> bool {
         let mut worked = false;
+        let has_guest_left = self.engine.take_guest_left();
         for at in 0..self.branches.len() {
             let Some(served) = self.branches.get_mut(at) else {
                 continue;
             };
             let is_due = served.is_hot(now) || posted && served.branch.has_posted();
-            if is_due || !self.engine.has_guest(served.lane) {
+            if is_due || has_guest_left && !self.engine.has_guest(served.lane) {
                 worked |= self.poll_branch(at, now, true);
             }
         }
@@ -195,6 +200,7 @@ impl Reactor {
         };
         let Some(lane) = self.engine.guest_mut(served.lane) else {
             // It is sent behind the mail about its lane.
+            served.has_more = true;
             if self.has_carried_mail() {
                 self.send_back(at, None);
             }
