@@ -27,6 +27,18 @@ use crate::maps::{Taken, Wanted};
 use crate::network::NetworkCounts;
 use crate::snapshots::Ask;
 
+/// A queue that is to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Movable {
+    /// The controller that is configured.
+    pub controller: ControllerSlot,
+    /// The queue's own controller: that one, or one of its hosts over NVMe/TCP. Such a host may
+    /// leave, and its slot be another's: its queue is then gone.
+    pub slot: ControllerSlot,
+    /// Its completion queue.
+    pub cqid: u16,
+}
+
 /// A running reactor.
 #[derive(Debug)]
 pub struct ReactorHandle {
@@ -174,14 +186,9 @@ impl ReactorHandle {
         self.ask(|answer| Message::Spread(slot, over.collect(), answer))
     }
 
-    /// Moves a queue of a controller to another reactor.
-    pub fn move_queue(
-        &self,
-        slot: ControllerSlot,
-        cqid: u16,
-        to: usize,
-    ) -> anyhow::Result<Result<(), MoveError>> {
-        self.ask(|answer| Message::Move(slot, cqid, EngineId(to as u16), answer))
+    /// Moves a queue to another reactor, on which the media of its controller's subsystem are open.
+    pub fn move_queue(&self, queue: Movable, to: usize) -> anyhow::Result<Result<(), MoveError>> {
+        self.ask(|answer| Message::Move(queue, EngineId(to as u16), answer))
     }
 
     /// The completion queues of a controller, each with the reactor that serves it.
@@ -422,5 +429,21 @@ mod tests {
         let timeout = Some(Duration::from_secs(10));
         host.set_read_timeout(timeout).unwrap();
         host.read_exact(&mut [0; 128]).unwrap();
+    }
+
+    #[test]
+    fn a_slot_that_is_no_host_of_the_controller_has_nothing_to_move() {
+        let reactor = ReactorHandle::start(0, None, Mode::Interrupt).unwrap();
+        let moved = |slot| {
+            let queue = Movable {
+                controller: ControllerSlot(0),
+                slot: ControllerSlot(slot),
+                cqid: 1,
+            };
+            reactor.move_queue(queue, 0).unwrap()
+        };
+        // The configured controller itself has no such queue; another slot is another's.
+        assert_eq!(moved(0), Err(MoveError::NoQueue(1)));
+        assert_eq!(moved(1), Err(MoveError::Gone(1)));
     }
 }

@@ -19,6 +19,7 @@ use subsystem::{Allocated, ControllerRecord, OperatorRequest, Record, SubsystemC
 use transport::nvme_tcp::{Access, Branch, DiscoveryLog, End, TargetConfig, Tls};
 use transport::vfio_user::{Custody, Entrance};
 
+use super::handle::Movable;
 use super::lines::Vectors;
 use super::looks::LookAsked;
 use super::network::NetworkCounts;
@@ -93,7 +94,7 @@ pub(crate) enum Message {
     /// Set the reactors for queues that the controller's hosts create from now on.
     Spread(ControllerSlot, Vec<EngineId>, Answer<()>),
     /// Move a queue of a controller.
-    Move(ControllerSlot, u16, EngineId, Answer<Result<(), MoveError>>),
+    Move(Movable, EngineId, Answer<Result<(), MoveError>>),
     /// Report which reactor serves each queue of a controller.
     Residences(ControllerSlot, Answer<Vec<(u16, EngineId)>>),
     /// Pass an operator's request to a subsystem.

@@ -25,6 +25,7 @@ use transport::nvme_tcp::DiscoveryLog;
 
 use self::controllers::configure;
 use super::branches::Branches;
+use super::handle::Movable;
 use super::hosted::Hosted;
 use super::hosted::association::{Attached, HOT_NS};
 use super::leaving::{Leaving, Whose};
@@ -518,7 +519,7 @@ impl Reactor {
                 self.spread(slot, over);
                 reply(&answer, ());
             }
-            Message::Move(slot, cqid, to, answer) => self.move_queue(slot, cqid, to, answer),
+            Message::Move(queue, to, answer) => self.move_queue(queue, to, answer),
             Message::Residences(slot, answer) => reply(&answer, self.engine.residences(slot)),
             Message::CloseChannel(medium, answer) => {
                 self.close_channel(&medium);
@@ -661,13 +662,18 @@ impl Reactor {
         Ok(())
     }
 
-    fn move_queue(
-        &mut self,
-        slot: ControllerSlot,
-        cqid: u16,
-        to: EngineId,
-        answer: Answer<Result<(), MoveError>>,
-    ) {
+    fn move_queue(&mut self, queue: Movable, to: EngineId, answer: Answer<Result<(), MoveError>>) {
+        let Movable {
+            controller,
+            slot,
+            cqid,
+        } = queue;
+        if slot != controller {
+            let hosts = self.target_mut(controller.0).map(|it| it.associations());
+            if !hosts.is_some_and(|hosts| hosts.contains(&slot)) {
+                return reply(&answer, Err(MoveError::Gone(cqid)));
+            }
+        }
         match self.engine.move_lane(slot, cqid, to, self.clock.now()) {
             Ok(true) => self.moves.push(AskedMove { slot, cqid, answer }),
             Ok(false) => reply(&answer, Ok(())),

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use api::Refusal;
 use api::config::reactors_in_words;
-use engine::MoveError;
+use engine::{ControllerSlot, MoveError};
+use reactor::handle::Movable;
 
 use super::State;
 
@@ -75,8 +76,13 @@ impl State {
             self.open_media_on(&subsystem, *reactor).map_err(failed)?;
         }
         self.controllers[at].visited.extend(reactors);
+        let movable = |of: ControllerSlot, cqid| Movable {
+            controller: slot,
+            slot: of,
+            cqid,
+        };
         let moves = match (queue, reactors) {
-            (Some(queue), &[to]) => vec![(slot, queue, to)],
+            (Some(cqid), &[to]) => vec![(movable(slot, cqid), to)],
             (Some(_), _) => {
                 return Err(Refusal::invalid(
                     "a single queue moves to a single reactor: name one",
@@ -99,18 +105,31 @@ impl State {
                 let mut moves = Vec::new();
                 for slot in slots {
                     let all = reactor.residences(slot).map_err(failed)?;
-                    moves.extend(all.iter().map(|(queue, _)| (slot, *queue, to(*queue))));
+                    moves.extend(
+                        all.iter()
+                            .map(|(cqid, _)| (movable(slot, *cqid), to(*cqid))),
+                    );
                 }
                 moves
             }
         };
-        for (slot, queue, to) in moves {
-            let moved = self.reactors[home].move_queue(slot, queue, to);
+        let (all, mut busy) = (moves.len(), 0);
+        for (movable, to) in moves {
+            let moved = self.reactors[home].move_queue(movable, to);
             match moved.map_err(failed)? {
                 // Hosts over NVMe/TCP come and go meanwhile.
                 Err(MoveError::NoQueue(_) | MoveError::Gone(_)) if is_over_tcp => {}
+                // One that is on its way goes where new queues go.
+                Err(MoveError::Moving(_)) if queue.is_none() => {}
+                // The other ones move all the same.
+                Err(MoveError::Busy(_)) if queue.is_none() => busy += 1,
                 moved => moved.map_err(|error| Refusal::conflict(error.to_string()))?,
             }
+        }
+        if busy > 0 {
+            return Err(Refusal::conflict(format!(
+                "{busy} of {all} queues were not moved: their commands did not complete in time; check whether their media hang, and move them again"
+            )));
         }
         Ok(())
     }

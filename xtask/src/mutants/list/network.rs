@@ -96,6 +96,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "network-move-whose",
+        guard: "no queue of another controller's host moves",
+        file: "crates/reactor/src/run/mod.rs",
+        from: "            if !hosts.is_some_and(|hosts| hosts.contains(&slot)) {",
+        to: "            if hosts.is_some_and(|hosts| !hosts.contains(&slot)) {",
+        test: unit(
+            "reactor",
+            "handle::tests::a_slot_that_is_no_host_of_the_controller_has_nothing_to_move",
+        ),
+    },
+    Mutation {
         name: "network-lines",
         guard: "hosts that connect again and again do not fill the log",
         file: "crates/reactor/src/hosted/target/mod.rs",
