@@ -256,6 +256,8 @@ fn what_comes_apart_just_before_a_timeout_is_seen() {
             }
             pass(&mut rig, 1000);
             assert!(rig.ends.is_empty(), "{last_ms} {is_recalled}");
+            let csts = host.get(&mut rig, 0x1c).unwrap();
+            assert_eq!(csts & 3, 1, "{last_ms} {is_recalled}: it has failed");
         }
     }
 }
@@ -271,6 +273,8 @@ fn what_came_apart_during_a_stop_is_seen() {
     pass(&mut rig, 1000);
     assert_eq!(host.io[0].response(&mut rig).cid, read.cid);
     assert!(rig.ends.is_empty());
+    let csts = host.get(&mut rig, 0x1c).unwrap();
+    assert_eq!(csts & 3, 1, "it is ready, and has not failed");
 }
 
 /// The lanes of a host's queues are looked for only when a queue could leave that could not before.
