@@ -19,25 +19,14 @@ use transport::nvme_tcp::{Access, DiscoveryLog, Tls};
 
 use super::looks::LookAsked;
 use super::message::{
-    ANSWER_TIMEOUT, Address, Answer, MAILBOX_LEN, Message, NewController, NewSubsystem, Pulse, View,
+    ANSWER_TIMEOUT, Address, Answer, MAILBOX_LEN, Message, Movable, NewController, NewSubsystem,
+    Pulse, View,
 };
 use super::run::Reactor;
 use super::tenants::TenantNews;
 use crate::maps::{Taken, Wanted};
 use crate::network::NetworkCounts;
 use crate::snapshots::Ask;
-
-/// A queue that is to move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Movable {
-    /// The controller that is configured.
-    pub controller: ControllerSlot,
-    /// The queue's own controller: that one, or one of its hosts over NVMe/TCP. Such a host may
-    /// leave, and its slot be another's: its queue is then gone.
-    pub slot: ControllerSlot,
-    /// Its completion queue.
-    pub cqid: u16,
-}
 
 /// A running reactor.
 #[derive(Debug)]

@@ -19,13 +19,24 @@ use subsystem::{Allocated, ControllerRecord, OperatorRequest, Record, SubsystemC
 use transport::nvme_tcp::{Access, Branch, DiscoveryLog, End, TargetConfig, Tls};
 use transport::vfio_user::{Custody, Entrance};
 
-use super::handle::Movable;
 use super::lines::Vectors;
 use super::looks::LookAsked;
 use super::network::NetworkCounts;
 use super::presence::Presence;
 use super::tenants::TenantNews;
 use crate::snapshots::Asked;
+
+/// A queue that is to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Movable {
+    /// The controller that is configured.
+    pub controller: ControllerSlot,
+    /// The queue's own controller: that one, or one of its hosts over NVMe/TCP. Such a host may
+    /// leave, and its slot be another's: its queue is then gone.
+    pub slot: ControllerSlot,
+    /// Its completion queue.
+    pub cqid: u16,
+}
 
 /// Capacity of a reactor's mailbox.
 pub(crate) const MAILBOX_LEN: usize = 256;

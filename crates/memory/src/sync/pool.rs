@@ -3,8 +3,8 @@
 //! A taker whose place another thread had sees what that thread wrote there before it gave the
 //! place back. The lowest free number is taken first, so that few places are in use.
 //!
-//! No one is woken: a taker that found none asks again. So that none waits forever, each taker has a
-//! number of its own. One that has no place and found none is short of one: the others know. A
+//! No one is woken: a taker that found none asks again. So that none waits forever, each taker has
+//! a number of its own. One that has no place and found none is short of one: the others know. A
 //! taker that has a place takes no other one meanwhile ([`Pool::take_more`]), and those that are
 //! short have turns, in the order of their numbers ([`Pool::take_first`]). Only one place waits for
 //! the taker whose turn it is: more places are for those behind it.

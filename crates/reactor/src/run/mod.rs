@@ -25,13 +25,12 @@ use transport::nvme_tcp::DiscoveryLog;
 
 use self::controllers::configure;
 use super::branches::Branches;
-use super::handle::Movable;
 use super::hosted::Hosted;
 use super::hosted::association::{Attached, HOT_NS};
 use super::leaving::{Leaving, Whose};
 use super::lines::Lines;
 use super::looks::Looks;
-use super::message::{Address, Answer, Message};
+use super::message::{Address, Answer, Message, Movable};
 use super::poller::{Poller, Source, source_of};
 use super::raiser::Raiser;
 use super::relays::Relays;

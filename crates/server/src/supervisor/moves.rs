@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use api::Refusal;
 use api::config::reactors_in_words;
 use engine::{ControllerSlot, MoveError};
-use reactor::handle::Movable;
+use reactor::message::Movable;
 
 use super::State;
 

@@ -219,7 +219,8 @@ fn a_host_that_only_uses_queues_that_are_apart_is_kept() {
     }
 }
 
-/// A host with one queue apart and a timeout of 5 s, which was last heard at `last_ms`, and the rig.
+/// A host with one queue apart and a timeout of 5 s, which was last heard at `last_ms`, and its
+/// rig.
 fn heard_last_at(last_ms: u64) -> (Rig, Host) {
     let mut rig = Rig::new();
     rig.serve_apart();
