@@ -46,7 +46,7 @@ Examples:
       Everything, as JSON
   nvmirage fidelity --replay recorded.trace
       Replay the recording of a served drive in virtual time
-  nvmirage fidelity --target nvme-tcp:192.0.2.10:4420/NQN --preset samsung-970-pro --destroy-data --null-nsid 2
+  nvmirage fidelity --target nvme-tcp:192.0.2.10:4420/nqn.2026-11.example:a --preset optane-p4800x --destroy-data
       A drive behind a transport: the error with it, and its part
 
 The book's \"Accuracy of the timing models\" describes each column.";
