@@ -1,12 +1,11 @@
 //! Which stages run at the same time.
 //!
-//! A machine of two processors has none idle while two stages run: compilations wait for their
-//! longest crate, and tests for times and bounds. So two compilations run beside each other, and
-//! what computes runs beside what waits. When no stage that waits is left, two that compute do.
+//! A stage that uses the whole machine runs alone. The others need one processor each, so two of
+//! them run beside each other: one that computes, and one that mostly waits. When no stage that
+//! waits is left, two that compute do.
 //!
 //! Invariants:
-//! - of stages whose result may depend on time, one runs at a time, and no compilation beside it
-//!   with the same priority;
+//! - of stages whose result may depend on time, one runs at a time;
 //! - arithmetic yields its processor to them (a lower priority).
 
 use std::collections::VecDeque;
@@ -21,25 +20,12 @@ use super::Stage;
 /// What a stage uses of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Uses {
-    /// All processors, alone.
+    /// All processors.
     Machine,
-    /// All processors, with times when it cannot use them: a compilation.
-    Compiler,
     /// One processor, for a result that does not depend on time.
     Arithmetic,
-    /// Processors for a part of its time, for a result that may depend on time.
+    /// At most one processor, for a result that may depend on time.
     Clock,
-}
-
-impl Uses {
-    /// How many times longer a stage may take beside others than alone.
-    pub(super) const fn patience(self) -> u64 {
-        match self {
-            Uses::Machine => 1,
-            Uses::Compiler | Uses::Clock => 2,
-            Uses::Arithmetic => 4,
-        }
-    }
 }
 
 /// Stages of one kind, which begin one after the other.
@@ -52,27 +38,15 @@ const YIELDING: i32 = 10;
 /// run at the same time.
 pub(super) fn parts<'s>(stages: &[&'s Stage]) -> Vec<Vec<Track<'s>>> {
     let mut parts = Vec::new();
-    let is_beside = |a: &&Stage, b: &&Stage| {
-        let compile = [a, b].map(|stage| stage.uses == Uses::Compiler);
-        let use_parts = a.uses != Uses::Machine && b.uses != Uses::Machine;
-        use_parts && compile[0] == compile[1]
-    };
-    for group in stages.chunk_by(is_beside) {
+    for group in stages.chunk_by(|a, b| a.uses != Uses::Machine && b.uses != Uses::Machine) {
         let of = |uses| {
             let mut track = group.to_vec();
             track.retain(|stage| stage.uses == uses);
             track
         };
-        // Two compilations, and the others after the one that ends first.
-        let mut compilations = of(Uses::Compiler);
-        let second = compilations.split_off(compilations.len().min(1));
-        let mut tracks = vec![
-            of(Uses::Machine),
-            compilations,
-            second,
-            of(Uses::Clock),
-            of(Uses::Arithmetic),
-        ];
+        let mut tracks = [Uses::Machine, Uses::Clock, Uses::Arithmetic]
+            .map(of)
+            .to_vec();
         tracks.retain(|track| !track.is_empty());
         parts.push(tracks);
     }
@@ -88,15 +62,15 @@ impl<'s> Left<'s> {
         Left(Mutex::new(tracks.collect()))
     }
 
-    /// The next stage of a track; when it has none left, what computes of another one.
+    /// The next stage of a track; when it has none left, arithmetic of another one.
     fn next(&self, track: usize) -> Option<&'s Stage> {
         let mut tracks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(stage) = tracks[track].pop_front() {
             return Some(stage);
         }
-        let computes = |stage: &&Stage| matches!(stage.uses, Uses::Arithmetic | Uses::Compiler);
+        let is_arithmetic = |stage: &&Stage| stage.uses == Uses::Arithmetic;
         let mut others = tracks.iter_mut();
-        let other = others.find(|other| other.front().is_some_and(computes))?;
+        let other = others.find(|other| other.front().is_some_and(is_arithmetic))?;
         other.pop_front()
     }
 }
@@ -153,9 +127,6 @@ mod tests {
 
     const BUILD: Stage = stage("build", Uses::Machine);
     const LINT: Stage = stage("lint", Uses::Machine);
-    const CHECK: Stage = stage("check", Uses::Compiler);
-    const PROGRAM: Stage = stage("program", Uses::Compiler);
-    const RULES: Stage = stage("rules", Uses::Compiler);
     const SUMS: Stage = stage("sums", Uses::Arithmetic);
     const ROOTS: Stage = stage("roots", Uses::Arithmetic);
     const WEB: Stage = stage("web", Uses::Clock);
@@ -181,22 +152,6 @@ mod tests {
             ]
         );
         assert!(parts(&[]).is_empty());
-    }
-
-    #[test]
-    fn two_compilations_run_beside_each_other_and_beside_no_test() {
-        let stages = [&LINT, &CHECK, &PROGRAM, &RULES, &WEB, &SUMS];
-        let both = vec![vec!["check"], vec!["program", "rules"]];
-        assert_eq!(
-            names(&parts(&stages)),
-            [vec![vec!["lint"]], both, vec![vec!["web"], vec!["sums"]]]
-        );
-        assert_eq!(names(&parts(&[&CHECK, &WEB])).len(), 2);
-        let tracks = [vec![&CHECK], vec![&PROGRAM, &RULES]];
-        let left = Left::of(&tracks);
-        let next = |track| left.next(track).map(|stage| stage.name);
-        assert_eq!([next(0), next(1)], [Some("check"), Some("program")]);
-        assert_eq!([next(0), next(0), next(1)], [Some("rules"), None, None]);
     }
 
     #[test]

@@ -41,16 +41,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
-        name: "stages-clock-beside-compilers",
-        guard: "no stage that may depend on time runs beside two compilations",
-        file: "xtask/src/stages/schedule.rs",
-        from: "use_parts && compile[0] == compile[1]",
-        to: "use_parts",
-        test: of_xtask(
-            "stages::schedule::tests::two_compilations_run_beside_each_other_and_beside_no_test",
-        ),
-    },
-    Mutation {
         name: "stages-one-clock",
         guard: "of the stages that may depend on time, one runs at a time",
         file: "xtask/src/stages/schedule.rs",
