@@ -113,22 +113,20 @@ impl State {
                 moves
             }
         };
-        let (all, mut busy) = (moves.len(), 0);
+        let (all, mut left) = (moves.len(), 0);
         for (movable, to) in moves {
             let moved = self.reactors[home].move_queue(movable, to);
             match moved.map_err(failed)? {
                 // Hosts over NVMe/TCP come and go meanwhile.
                 Err(MoveError::NoQueue(_) | MoveError::Gone(_)) if is_over_tcp => {}
-                // One that is on its way goes where new queues go.
-                Err(MoveError::Moving(_)) if queue.is_none() => {}
                 // The other ones move all the same.
-                Err(MoveError::Busy(_)) if queue.is_none() => busy += 1,
+                Err(MoveError::Moving(_) | MoveError::Busy(_)) if queue.is_none() => left += 1,
                 moved => moved.map_err(|error| Refusal::conflict(error.to_string()))?,
             }
         }
-        if busy > 0 {
+        if left > 0 {
             return Err(Refusal::conflict(format!(
-                "{busy} of {all} queues were not moved: their commands did not complete in time; check whether their media hang, and move them again"
+                "{left} of {all} queues were not moved: they were on their way already, or their commands did not complete in time: move them again, and check whether their media hang if that fails"
             )));
         }
         Ok(())
