@@ -94,7 +94,15 @@ impl Encoder {
         };
         let pda_z = self.agreement.controller_alignment_z;
         let flags = PduFlags::new();
-        pdu.common = self.common(PduType::CAPSULE_CMD, size_of_val(&pdu), flags, pda_z, data);
+        let digests = self.agreement.digests;
+        pdu.common = common(
+            digests,
+            PduType::CAPSULE_CMD,
+            size_of_val(&pdu),
+            flags,
+            pda_z,
+            data,
+        );
         self.head(&pdu, pdu.common)
     }
 
@@ -145,7 +153,8 @@ impl Encoder {
     #[inline]
     fn data(&self, pdu_type: PduType, flags: PduFlags, pda_z: u8, piece: &Piece) -> Head {
         let header = size_of::<DataHeader>();
-        let common = self.common(pdu_type, header, flags, pda_z, piece.len);
+        let digests = self.agreement.digests;
+        let common = common(digests, pdu_type, header, flags, pda_z, piece.len);
         self.with_data(common, piece)
     }
 
@@ -160,18 +169,6 @@ impl Encoder {
             ..DataHeader::default()
         };
         self.head(&pdu, common)
-    }
-
-    #[inline]
-    fn common(
-        &self,
-        pdu_type: PduType,
-        header: usize,
-        flags: PduFlags,
-        pda_z: u8,
-        data: u32,
-    ) -> CommonHeader {
-        common(self.agreement.digests, pdu_type, header, flags, pda_z, data)
     }
 
     /// The header, its digest and its padding.

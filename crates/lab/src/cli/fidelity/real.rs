@@ -147,8 +147,8 @@ impl Seat {
         Self::new(host, target, needs, STALL_NS)
     }
 
-    /// Creates queues and a buffer for so many bytes of a command, workers, and commands in flight
-    /// of one.
+    /// Creates a queue for each worker, and a buffer, from the bytes of a command, the number of
+    /// workers, and the commands that each has in flight.
     pub(super) fn new(
         mut host: Host,
         target: Target,
