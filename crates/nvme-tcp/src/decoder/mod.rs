@@ -83,8 +83,8 @@ pub struct Decoder {
     have: usize,
 }
 
-/// The first eight bytes of the PDUs that come most, as far as they are always the same: a command
-/// without data in its capsule, or data from a controller, both without digests.
+/// The PDU that a side gets most, which its first eight bytes tell: a command without data in its
+/// capsule, or data from a controller, both without digests.
 #[derive(Clone, Copy, Debug)]
 enum Usual {
     None,
