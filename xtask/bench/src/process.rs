@@ -1,11 +1,15 @@
 //! Processes that are measured: started on one processor, and how long they ran.
 
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// How long a process takes to stop at most.
+const STOPS: Duration = Duration::from_secs(5);
 
 /// A process that ends with us.
 pub(crate) struct Running(pub(crate) Child);
@@ -71,6 +75,38 @@ pub(crate) fn output_on(cpu: u32, command: &mut Command, input: &str) -> Result<
     Ok(output)
 }
 
+/// A process that does not run until this is dropped.
+pub(crate) struct Paused(Pid);
+
+impl Paused {
+    /// Stops a process, and waits until it has stopped.
+    pub(crate) fn new(pid: u32) -> Result<Self> {
+        let process = Pid::from_raw(i32::try_from(pid)?).context("0 is no process")?;
+        kill_process(process, Signal::STOP).context("cannot stop a process")?;
+        let paused = Self(process);
+        let begun = Instant::now();
+        while !is_stopped(&fs::read_to_string(format!("/proc/{pid}/stat"))?) {
+            ensure!(begun.elapsed() < STOPS, "a process does not stop");
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(paused)
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        // It fails only where the process has ended.
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+/// Whether a process is stopped, by its `/proc/PID/stat`: the field behind its name, which is in
+/// brackets and may have some itself (proc_pid_stat(5)).
+fn is_stopped(stat: &str) -> bool {
+    let behind = stat.rsplit(") ").next().unwrap_or_default();
+    behind.starts_with('T')
+}
+
 /// The time that a process has spent on processors, in all threads that it has.
 pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
     let mut sum = 0;
@@ -94,6 +130,21 @@ pub(crate) fn run_ns(schedstat: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_is_paused_does_not_run() {
+        let mut running = Running(Command::new("yes").stdout(Stdio::null()).spawn().unwrap());
+        let pid = running.0.id();
+        let paused = Paused::new(pid).unwrap();
+        let before = cpu_time(pid).unwrap();
+        thread::sleep(Duration::from_millis(20));
+        assert_eq!(cpu_time(pid).unwrap(), before);
+        drop(paused);
+        while cpu_time(pid).unwrap() == before {
+            assert!(running.0.try_wait().unwrap().is_none());
+        }
+        assert!(is_stopped("7 (a) S) T 1 7") && !is_stopped("7 (T) R 1 7"));
+    }
 
     #[test]
     fn the_first_field_is_the_time_on_a_processor() {

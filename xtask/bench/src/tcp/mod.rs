@@ -22,6 +22,7 @@ use self::floor::Floor;
 use self::idle::Idle;
 use super::Cpus;
 use super::ours::{Ours, Setup, placement};
+use super::process::Paused;
 use super::sample::{Sample, median};
 
 /// What is measured.
@@ -143,7 +144,11 @@ impl Tcp<'_> {
     /// The floor and the program, one after the other: the second one finds other caches.
     fn pair(&self, ours: &Ours<'_>, case: Case, rw: &str, floor_first: bool) -> Result<Pair> {
         let (cpus, seconds) = (self.args.cpus, self.args.seconds);
-        let measure = || floor::measure(cpus.pair(), case, seconds);
+        let measure = || {
+            // It polls, on the same processor.
+            let _paused = Paused::new(ours.pid())?;
+            floor::measure(cpus.pair(), case, seconds)
+        };
         let before = placement(self.workspace, cpus)?;
         let early = if floor_first { Some(measure()?) } else { None };
         let Case { len, depth } = case;
