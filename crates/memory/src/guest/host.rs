@@ -5,6 +5,7 @@
 //! created: they are copied in and out, and words that both sides access are atomics.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::{io, ptr};
@@ -400,14 +401,6 @@ impl Buffer {
         unsafe { AtomicU32::from_ptr(address.cast()) }
     }
 
-    #[inline]
-    fn word_u64(&self, at: usize) -> &AtomicU64 {
-        let address = self.at(at, 8);
-        assert!(address.addr().is_multiple_of(8), "an aligned word");
-        // SAFETY: as in `word_u32`.
-        unsafe { AtomicU64::from_ptr(address.cast()) }
-    }
-
     /// Loads a word that the controller may have stored; what it stored before is seen, too
     /// (Acquire).
     ///
@@ -437,23 +430,70 @@ impl Drop for Buffer {
     }
 }
 
+/// The entries of a queue in a buffer: `WORDS` words each.
+#[derive(Debug)]
+struct Entries<const WORDS: usize> {
+    buffer: Buffer,
+    /// The first one.
+    first: NonNull<[AtomicU64; WORDS]>,
+    count: u32,
+}
+
+// SAFETY: the entries are atomics, which lie in the memory that the buffer keeps mapped.
+unsafe impl<const WORDS: usize> Send for Entries<WORDS> {}
+// SAFETY: as above.
+unsafe impl<const WORDS: usize> Sync for Entries<WORDS> {}
+
+impl<const WORDS: usize> Entries<WORDS> {
+    const SIZE: usize = WORDS * size_of::<u64>();
+
+    /// # Panics
+    /// The buffer is not aligned to eight bytes.
+    fn new(buffer: Buffer) -> Self {
+        let count = u32::try_from(buffer.len() / Self::SIZE).unwrap_or(u32::MAX);
+        let first = NonNull::new(buffer.at(0, buffer.len())).expect("a mapping is not at 0");
+        assert!(first.cast::<u64>().is_aligned(), "aligned entries");
+        Self {
+            first: first.cast(),
+            buffer,
+            count,
+        }
+    }
+
+    /// The words of an entry.
+    #[inline]
+    fn words(&self, index: u32) -> &[AtomicU64; WORDS] {
+        assert!(index < self.count, "entry {index} of {}", self.count);
+        // SAFETY: the buffer has this entry, which is mapped and aligned, and only ever looked at
+        // as atomics or copied as bytes.
+        unsafe { self.first.add(index as usize).as_ref() }
+    }
+
+    /// Logs an entry that the host has just written.
+    #[inline]
+    fn written(&self, index: u32) {
+        self.buffer.written(index as usize * Self::SIZE, Self::SIZE);
+    }
+}
+
 /// A submission queue as the host sees it: 64 bytes an entry.
 #[derive(Debug)]
-pub struct HostSq {
-    buffer: Buffer,
-}
+pub struct HostSq(Entries<8>);
 
 impl HostSq {
     /// A queue in `buffer`, one entry for each 64 bytes.
+    ///
+    /// # Panics
+    /// The buffer is not aligned to eight bytes.
     #[must_use]
     pub fn new(buffer: Buffer) -> Self {
-        HostSq { buffer }
+        Self(Entries::new(buffer))
     }
 
     /// The memory it lies in.
     #[must_use]
     pub fn buffer(&self) -> &Buffer {
-        &self.buffer
+        &self.0.buffer
     }
 
     /// Stores an entry. The controller sees it once it sees the tail, which is stored with Release
@@ -463,36 +503,31 @@ impl HostSq {
     /// If there is no such entry.
     #[inline]
     pub fn store(&self, index: u32, sqe: [u64; 8]) {
-        // One check for all words: this is on the driver's command path.
-        let address = self.buffer.at(index as usize * 64, 64).cast::<u64>();
-        assert!(address.is_aligned(), "an aligned entry");
-        for (word, value) in sqe.into_iter().enumerate() {
-            // SAFETY: the entry's 64 bytes are mapped and aligned, and only ever looked at as
-            // atomics or copied as bytes.
-            let place = unsafe { AtomicU64::from_ptr(address.add(word)) };
-            place.store(value, Ordering::Relaxed);
+        for (word, value) in self.0.words(index).iter().zip(sqe) {
+            word.store(value, Ordering::Relaxed);
         }
-        self.buffer.written(index as usize * 64, 64);
+        self.0.written(index);
     }
 }
 
 /// A completion queue as the host sees it: 16 bytes an entry.
 #[derive(Debug)]
-pub struct HostCq {
-    buffer: Buffer,
-}
+pub struct HostCq(Entries<2>);
 
 impl HostCq {
     /// A queue in `buffer`, one entry for each 16 bytes.
+    ///
+    /// # Panics
+    /// The buffer is not aligned to eight bytes.
     #[must_use]
     pub fn new(buffer: Buffer) -> Self {
-        HostCq { buffer }
+        Self(Entries::new(buffer))
     }
 
     /// The memory it lies in.
     #[must_use]
     pub fn buffer(&self) -> &Buffer {
-        &self.buffer
+        &self.0.buffer
     }
 
     /// Loads an entry. The high word, which holds the phase, is loaded first and with Acquire:
@@ -503,10 +538,9 @@ impl HostCq {
     #[inline]
     #[must_use]
     pub fn load(&self, index: u32) -> [u64; 2] {
-        let at = index as usize * 16;
-        let high = self.buffer.word_u64(at + 8).load(Ordering::Acquire);
-        let low = self.buffer.word_u64(at).load(Ordering::Relaxed);
-        [low, high]
+        let [low, high] = self.0.words(index);
+        let high = high.load(Ordering::Acquire);
+        [low.load(Ordering::Relaxed), high]
     }
 
     /// Stores an entry in the controller's place, for another thread to [`Self::load`]: the low
@@ -517,10 +551,10 @@ impl HostCq {
     /// If there is no such entry.
     #[inline]
     pub fn store(&self, index: u32, [low, high]: [u64; 2]) {
-        let at = index as usize * 16;
-        self.buffer.word_u64(at).store(low, Ordering::Relaxed);
-        self.buffer.word_u64(at + 8).store(high, Ordering::Release);
-        self.buffer.written(at, 16);
+        let [first, second] = self.0.words(index);
+        first.store(low, Ordering::Relaxed);
+        second.store(high, Ordering::Release);
+        self.0.written(index);
     }
 }
 
