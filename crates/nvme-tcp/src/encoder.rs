@@ -20,7 +20,6 @@ use crate::transfer::Piece;
 pub struct Head(ArrayVec<u8, MAX_TERM_REQ_SIZE>);
 
 impl Head {
-    #[inline]
     fn new(bytes: &[u8]) -> Self {
         let mut head = Self(ArrayVec::new());
         head.add(bytes);
@@ -107,13 +106,20 @@ impl Encoder {
     }
 
     /// A completion.
-    #[inline]
     pub fn response(&self, cqe: &Cqe) -> Head {
+        let mut head = Head(ArrayVec::new());
+        self.put_response(cqe, |bytes| head.add(bytes));
+        head
+    }
+
+    /// As [`Self::response`], in one or more pieces. One that is for a buffer moves no [`Head`].
+    #[inline]
+    pub fn put_response(&self, cqe: &Cqe, put: impl FnMut(&[u8])) {
         let pdu = CapsuleResp {
             common: self.response,
             cqe: *cqe,
         };
-        self.head(&pdu, pdu.common)
+        self.put(&pdu, pdu.common, put);
     }
 
     /// Data to the controller: the bytes of `piece` follow.
@@ -121,20 +127,30 @@ impl Encoder {
     pub fn h2c_data(&self, piece: &Piece) -> Head {
         let flags = PduFlags::new().with_last(piece.last);
         let pda_z = self.agreement.controller_alignment_z;
-        self.data(PduType::H2C_DATA, flags, pda_z, piece)
+        let common = self.common(PduType::H2C_DATA, flags, pda_z, piece.len);
+        self.head(&with_data(common, piece), common)
     }
 
     /// Data to the host: the bytes of `piece` follow. With `success`, which only the last piece of
     /// a command may have, they stand for its completion.
-    #[inline]
     pub fn c2h_data(&self, piece: &Piece, success: bool) -> Head {
-        if !piece.last {
+        let mut head = Head(ArrayVec::new());
+        self.put_c2h_data(piece, success, |bytes| head.add(bytes));
+        head
+    }
+
+    /// As [`Self::c2h_data`], in one or more pieces.
+    #[inline]
+    pub fn put_c2h_data(&self, piece: &Piece, success: bool, put: impl FnMut(&[u8])) {
+        let common = if piece.last {
+            let last = self.last_c2h[usize::from(success)];
+            let plen = last.plen.checked_add(piece.len).expect(SHORT);
+            CommonHeader { plen, ..last }
+        } else {
             let pda_z = self.agreement.host_alignment_z;
-            return self.data(PduType::C2H_DATA, PduFlags::new(), pda_z, piece);
-        }
-        let last = self.last_c2h[usize::from(success)];
-        let plen = last.plen.checked_add(piece.len).expect(SHORT);
-        self.with_data(CommonHeader { plen, ..last }, piece)
+            self.common(PduType::C2H_DATA, PduFlags::new(), pda_z, piece.len)
+        };
+        self.put(&with_data(common, piece), common, put);
     }
 
     /// A request for the data of `piece`.
@@ -150,39 +166,51 @@ impl Encoder {
         self.head(&pdu, pdu.common)
     }
 
+    /// The common head of data.
     #[inline]
-    fn data(&self, pdu_type: PduType, flags: PduFlags, pda_z: u8, piece: &Piece) -> Head {
+    fn common(&self, pdu_type: PduType, flags: PduFlags, pda_z: u8, len: u32) -> CommonHeader {
         let header = size_of::<DataHeader>();
-        let digests = self.agreement.digests;
-        let common = common(digests, pdu_type, header, flags, pda_z, piece.len);
-        self.with_data(common, piece)
+        common(self.agreement.digests, pdu_type, header, flags, pda_z, len)
     }
 
     #[inline]
-    fn with_data(&self, common: CommonHeader, piece: &Piece) -> Head {
-        let pdu = DataHeader {
-            common,
-            cccid: piece.cccid,
-            ttag: piece.ttag,
-            datao: piece.offset,
-            datal: piece.len,
-            ..DataHeader::default()
-        };
-        self.head(&pdu, common)
+    fn head<T: IntoBytes + Immutable>(&self, pdu: &T, common: CommonHeader) -> Head {
+        let mut head = Head(ArrayVec::new());
+        self.put(pdu, common, |bytes| head.add(bytes));
+        head
     }
 
     /// The header, its digest and its padding.
     #[inline]
-    fn head<T: IntoBytes + Immutable>(&self, pdu: &T, common: CommonHeader) -> Head {
+    fn put<T: IntoBytes + Immutable>(
+        &self,
+        pdu: &T,
+        common: CommonHeader,
+        mut put: impl FnMut(&[u8]),
+    ) {
         let header = pdu.as_bytes();
-        let mut head = Head::new(header);
+        put(header);
+        let mut len = header.len();
         if self.agreement.digests.header() {
-            head.add(&of_header(header));
+            let digest = of_header(header);
+            put(&digest);
+            len += digest.len();
         }
-        while head.len() < usize::from(common.pdo) {
-            head.add(&[0]);
+        for _ in len..usize::from(common.pdo) {
+            put(&[0]);
         }
-        head
+    }
+}
+
+#[inline]
+fn with_data(common: CommonHeader, piece: &Piece) -> DataHeader {
+    DataHeader {
+        common,
+        cccid: piece.cccid,
+        ttag: piece.ttag,
+        datao: piece.offset,
+        datal: piece.len,
+        ..DataHeader::default()
     }
 }
 

@@ -83,19 +83,28 @@ pub struct Decoder {
     have: usize,
 }
 
-/// The PDU that a side gets most, which its first eight bytes tell: a command without data in its
-/// capsule, or data from a controller, both without digests.
+/// The PDU that a side gets most, which its first eight bytes tell: a command, or data from a
+/// controller, both without digests.
 #[derive(Clone, Copy, Debug)]
 enum Usual {
     None,
-    Command,
+    /// Without data in its capsule, or with some right behind its header.
+    Command {
+        with_data: bool,
+    },
     Data,
 }
 
+/// Bytes of the header of a command.
+const COMMAND_HEAD: u32 = 72;
+const _: () = assert!(size_of::<CapsuleCmd>() == COMMAND_HEAD as usize);
 /// PDU Type, HDGSTF, HLEN and PLEN of a common head that is one little-endian number.
 const COMMAND_MASK: u64 = 0xffff_ffff_00ff_01ff;
 const COMMAND: u64 =
-    usual(PduType::CAPSULE_CMD, size_of::<CapsuleCmd>()) | (size_of::<CapsuleCmd>() as u64) << 32;
+    usual(PduType::CAPSULE_CMD, size_of::<CapsuleCmd>()) | (COMMAND_HEAD as u64) << 32;
+/// As [`DATA`], of a command with data.
+const WRITE: u64 =
+    usual(PduType::CAPSULE_CMD, size_of::<CapsuleCmd>()) | (COMMAND_HEAD as u64) << 24;
 /// Bytes before the data of a PDU with data and without digests.
 const DATA_HEAD: u32 = 24;
 const _: () = assert!(size_of::<DataHeader>() == DATA_HEAD as usize);
@@ -112,11 +121,17 @@ impl Usual {
     /// That of a side. Digests and unusual alignments need the rules.
     fn of(side: Side, agreement: &Agreement) -> Self {
         let digests = agreement.digests;
-        let is_aligned =
-            size_of::<DataHeader>().is_multiple_of(alignment(agreement.host_alignment_z));
+        let is_aligned = |header: usize, pda_z| header.is_multiple_of(alignment(pda_z));
+        let with_data = !digests.data()
+            && match side {
+                Side::Controller => {
+                    is_aligned(size_of::<CapsuleCmd>(), agreement.controller_alignment_z)
+                }
+                Side::Host => is_aligned(size_of::<DataHeader>(), agreement.host_alignment_z),
+            };
         match side {
-            Side::Controller if !digests.header() => Self::Command,
-            Side::Host if !digests.header() && !digests.data() && is_aligned => Self::Data,
+            Side::Controller if !digests.header() => Self::Command { with_data },
+            Side::Host if !digests.header() && with_data => Self::Data,
             _ => Self::None,
         }
     }
@@ -258,11 +273,22 @@ impl Decoder {
     fn usual<'a>(&mut self, bytes: &mut &'a [u8]) -> Option<Event<'a>> {
         let common = u64::from_le_bytes(*bytes.first_chunk()?);
         match self.usual {
-            Usual::Command if common & COMMAND_MASK == COMMAND => {
+            Usual::Command { .. } if common & COMMAND_MASK == COMMAND => {
                 let (pdu, rest) = bytes.split_first_chunk::<{ size_of::<CapsuleCmd>() }>()?;
                 *bytes = rest;
-                let sqe = read::<CapsuleCmd>(pdu).sqe;
+                let sqe = read::<Sqe>(&pdu[size_of::<CommonHeader>()..]);
                 Some(Event::Capsule { sqe, data: 0 })
+            }
+            Usual::Command { with_data: true } if common & DATA_MASK == WRITE => {
+                let (pdu, rest) = bytes.split_first_chunk::<{ size_of::<CapsuleCmd>() }>()?;
+                let left = ((common >> 32) as u32).checked_sub(COMMAND_HEAD)?;
+                if left == 0 || left > self.rules.max_data {
+                    return None;
+                }
+                *bytes = rest;
+                self.state = State::Data { left, digest: None };
+                let sqe = read::<Sqe>(&pdu[size_of::<CommonHeader>()..]);
+                Some(Event::Capsule { sqe, data: left })
             }
             Usual::Data if common & DATA_MASK == DATA => {
                 let (pdu, rest) = bytes.split_first_chunk::<{ size_of::<DataHeader>() }>()?;

@@ -573,6 +573,7 @@ proptest! {
         last in any::<bool>(),
         success in any::<bool>(),
         changed in prop::option::of((0..24usize, 1..=255u8)),
+        other_digest in any::<bool>(),
     ) {
         let agreement = Agreement {
             digests: Digests::new().with_header(digests[0]).with_data(digests[1]),
@@ -582,7 +583,11 @@ proptest! {
             max_r2t_z: 0,
         };
         // An agreement with another alignment has other heads, which are at fault here.
-        let other = Agreement { host_alignment_z: alignments[1], ..agreement };
+        let other = Agreement {
+            host_alignment_z: alignments[1],
+            controller_alignment_z: alignments[0],
+            ..agreement
+        };
         for encoder in [agreement, other].map(Encoder::new) {
             let piece = Piece { cccid: 1, ttag: 2, offset: 0, len: data.max(1), last };
             let head = match side {
@@ -592,6 +597,9 @@ proptest! {
             let mut bytes = head.to_vec();
             if let Some((at, by)) = changed {
                 bytes[at] ^= by;
+            }
+            if other_digest {
+                bytes[1] ^= u8::from(PduFlags::new().with_ddgst(true));
             }
             bytes.extend([0; 8]);
             let [whole, apart] = [false, true].map(|apart| first(side, agreement, &bytes, apart));

@@ -97,6 +97,22 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: tcp("decoder::tests::a_header_whose_digest_is_wrong_ends_the_connection"),
     },
     Mutation {
+        name: "tcp-usual-write",
+        guard: "the short way for a command with data has the rule of their length, too",
+        file: "crates/nvme-tcp/src/decoder/mod.rs",
+        from: "if left == 0 || left > self.rules.max_data {",
+        to: "if left == 0 {",
+        test: tcp("decoder::tests::a_head_in_one_piece_is_judged_as_one_in_two"),
+    },
+    Mutation {
+        name: "tcp-usual-write-digest",
+        guard: "a command whose data have no digest does not go the short way where there is to be one",
+        file: "crates/nvme-tcp/src/decoder/mod.rs",
+        from: "let with_data = !digests.data()\n            && match side",
+        to: "let with_data = match side",
+        test: tcp("decoder::tests::a_head_in_one_piece_is_judged_as_one_in_two"),
+    },
+    Mutation {
         name: "tcp-usual-flag",
         guard: "a head with a flag that nothing was agreed on does not go the short way",
         file: "crates/nvme-tcp/src/decoder/mod.rs",
