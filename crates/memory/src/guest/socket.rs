@@ -3,8 +3,9 @@
 //! The kernel gets addresses and copies: no reference to the memory exists, and no copy of it is
 //! made here. Neither function waits.
 
-use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd};
+use std::{io, ptr};
 
 use arrayvec::ArrayVec;
 
@@ -13,87 +14,110 @@ use crate::guest::host::HostMemory;
 /// Most parts of one [`send`].
 pub const MAX_PARTS: usize = 192;
 
-/// Bytes to send.
-#[derive(Clone, Copy, Debug)]
-pub enum Part<'a> {
-    /// Bytes of the caller.
-    Bytes(&'a [u8]),
-    /// `len` bytes of the memory, from `at` on.
-    Memory {
-        /// The memory.
-        memory: &'a HostMemory,
-        /// The first byte.
-        at: usize,
-        /// How many.
-        len: usize,
-    },
+/// Bytes to send, which lie in several places: up to [`MAX_PARTS`] parts.
+pub struct Parts<'a> {
+    raw: ArrayVec<libc::iovec, MAX_PARTS>,
+    len: usize,
+    /// Bytes that are still to be left out.
+    skip: usize,
+    _of: PhantomData<&'a [u8]>,
 }
 
-impl Part<'_> {
-    /// Bytes that it has.
+impl<'a> Parts<'a> {
+    /// None yet. Of what is added, the first `skip` bytes are left out.
+    #[must_use]
+    pub const fn behind(skip: usize) -> Self {
+        Self {
+            raw: ArrayVec::new_const(),
+            len: 0,
+            skip,
+            _of: PhantomData,
+        }
+    }
+
+    /// Bytes that they have.
     #[must_use]
     pub fn len(&self) -> usize {
-        match self {
-            Self::Bytes(bytes) => bytes.len(),
-            Self::Memory { len, .. } => *len,
-        }
+        self.len
     }
 
-    /// Whether it has none.
+    /// Whether they have none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len == 0
     }
 
-    /// Without its first `count` bytes.
+    /// Parts that may be added.
+    #[inline]
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.raw.remaining_capacity()
+    }
+
+    /// Adds bytes of the caller.
     ///
     /// # Panics
-    /// It has fewer.
-    #[must_use]
-    pub fn behind(self, count: usize) -> Self {
-        match self {
-            Self::Bytes(bytes) => Self::Bytes(&bytes[count..]),
-            Self::Memory { memory, at, len } => Self::Memory {
-                memory,
-                at: at + count,
-                len: len
-                    .checked_sub(count)
-                    .expect("a part is not cut behind its end"),
-            },
+    /// There is no room.
+    #[inline]
+    pub fn add(&mut self, bytes: &'a [u8]) {
+        self.add_raw(bytes.as_ptr().cast_mut(), bytes.len());
+    }
+
+    /// Adds `len` bytes of a memory, from `at` on.
+    ///
+    /// # Panics
+    /// There is no room, or they do not lie inside the memory.
+    #[inline]
+    pub fn add_memory(&mut self, memory: &'a HostMemory, at: usize, len: usize) {
+        self.add_raw(memory.at(at, len), len);
+    }
+
+    /// Adds bytes that may be read for as long as `'a`.
+    #[inline]
+    fn add_raw(&mut self, base: *mut u8, len: usize) {
+        if len > self.skip {
+            let gone = std::mem::take(&mut self.skip);
+            self.len += len - gone;
+            self.raw.push(libc::iovec {
+                iov_base: base.wrapping_add(gone).cast(),
+                iov_len: len - gone,
+            });
+        } else {
+            self.skip -= len;
         }
     }
 
-    fn raw(&self) -> libc::iovec {
-        let (base, len) = match self {
-            Self::Bytes(bytes) => (bytes.as_ptr().cast_mut(), bytes.len()),
-            Self::Memory { memory, at, len } => (memory.at(*at, *len), *len),
-        };
-        libc::iovec {
-            iov_base: base.cast(),
-            iov_len: len,
+    /// Copies the bytes behind the first `skip` to `room`, as far as it goes: their number.
+    pub fn copy_behind(&self, mut skip: usize, room: &mut [u8]) -> usize {
+        let mut copied = 0;
+        for part in &self.raw {
+            let gone = skip.min(part.iov_len);
+            skip -= gone;
+            let room = &mut room[copied..];
+            let len = (part.iov_len - gone).min(room.len());
+            let from = part.iov_base.cast::<u8>().wrapping_add(gone);
+            // SAFETY: the part can be read for as long as `'a`, and `room` is borrowed alone. A
+            // controller may write a memory meanwhile: any mixture of bytes is a valid result.
+            unsafe { ptr::copy_nonoverlapping(from, room.as_mut_ptr(), len) };
+            copied += len;
         }
+        copied
     }
 }
 
-/// Sends the first [`MAX_PARTS`] parts in one call, as far as the socket takes them now: the number
-/// of bytes.
+/// Sends parts in one call, as far as the socket takes them now: the number of bytes.
 ///
 /// # Errors
 /// What the system says; `WouldBlock` where the socket takes nothing now.
-///
-/// # Panics
-/// A part does not lie inside its memory.
-pub fn send(socket: impl AsFd, parts: &[Part<'_>]) -> io::Result<usize> {
-    let raw = parts.iter().take(MAX_PARTS).map(Part::raw);
-    let mut raw: ArrayVec<libc::iovec, MAX_PARTS> = raw.collect();
+pub fn send(socket: impl AsFd, parts: &Parts<'_>) -> io::Result<usize> {
     // SAFETY: all fields of the structure may be zero: no name, no control data, no parts.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = raw.as_mut_ptr();
-    message.msg_iovlen = raw.len();
+    message.msg_iov = parts.raw.as_ptr().cast_mut();
+    message.msg_iovlen = parts.raw.len();
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-    // SAFETY: the parts are the bytes of slices and of mappings that the caller holds, and the
-    // kernel only reads them. A controller may write a mapping meanwhile: any mixture is a valid
-    // result.
+    // SAFETY: the parts are the bytes of slices and of mappings that the caller has lent, and the
+    // kernel only reads them and their list. A controller may write a mapping meanwhile: any
+    // mixture is a valid result.
     let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
@@ -167,20 +191,21 @@ mod tests {
         let memory = HostMemory::new(8192).unwrap();
         memory.write(4090, b"memory");
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let part = |at, len| Part::Memory {
-            memory: &memory,
-            at,
-            len,
-        };
-        let parts = [
-            Part::Bytes(b"head "),
-            part(4090, 6).behind(2),
-            Part::Bytes(b"."),
-        ];
+        let mut parts = Parts::behind(7);
+        parts.add(b"before ");
+        parts.add(b"head ");
+        parts.add_memory(&memory, 4092, 4);
+        parts.add(b".");
+        assert_eq!((parts.len(), parts.room()), (10, MAX_PARTS - 3));
         assert_eq!(send(&ours, &parts).unwrap(), 10);
         let mut bytes = [0; 10];
         theirs.read_exact(&mut bytes).unwrap();
         assert_eq!(&bytes, b"head mory.");
+        let mut copy = [0; 6];
+        assert_eq!(parts.copy_behind(3, &mut copy), 6);
+        assert_eq!(&copy, b"d mory");
+        assert_eq!(parts.copy_behind(8, &mut copy), 2);
+        assert_eq!(&copy[..2], b"y.");
 
         let nothing = receive(&ours, &memory, 0, 4).unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);

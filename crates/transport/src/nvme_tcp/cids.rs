@@ -45,18 +45,29 @@ impl Cids {
         true
     }
 
-    /// The number of a command.
-    pub(super) fn get(&self, cid: u16) -> Option<u16> {
-        let place = self.places[self.find(cid)] >> 16;
-        u16::try_from(place.checked_sub(1)?).ok()
+    /// Removes a command.
+    pub(super) fn remove(&mut self, cid: u16) {
+        let at = self.find(cid);
+        if self.places[at] != 0 {
+            self.empty(at);
+        }
     }
 
-    /// Removes a command, and moves those behind it that would not be found any more.
-    pub(super) fn remove(&mut self, cid: u16) {
-        let mut hole = self.find(cid);
-        if self.places[hole] == 0 {
-            return;
+    /// Removes the command with this identifier, if it is to be: its number.
+    #[inline]
+    pub(super) fn take_if(&mut self, cid: u16, is_to_be: impl FnOnce(u16) -> bool) -> Option<u16> {
+        let at = self.find(cid);
+        let index = u16::try_from((self.places[at] >> 16).checked_sub(1)?).ok()?;
+        if !is_to_be(index) {
+            return None;
         }
+        self.empty(at);
+        Some(index)
+    }
+
+    /// Empties a place, and moves those behind it that would not be found any more.
+    #[inline]
+    fn empty(&mut self, mut hole: usize) {
         let mut at = hole;
         loop {
             at = (at + 1) & self.mask;
@@ -98,15 +109,24 @@ mod tests {
                 assert_eq!(cids.insert(cid, index), new);
                 model.entry(cid).or_insert(index);
             } else {
-                cids.remove(cid);
+                match step % 3 {
+                    0 => cids.remove(cid),
+                    1 => assert_eq!(cids.take_if(cid, |_| true), model.get(&cid).copied()),
+                    _ => {
+                        assert_eq!(cids.take_if(cid, |_| false), None);
+                        continue;
+                    }
+                }
                 model.remove(&cid);
             }
             for cid in (0..24u16).map(|n| n.wrapping_mul(0x0fff)) {
-                assert_eq!(
-                    cids.get(cid),
-                    model.get(&cid).copied(),
-                    "{cid} in step {step}"
-                );
+                let mut seen = None;
+                let keep = |index| {
+                    seen = Some(index);
+                    false
+                };
+                assert_eq!(cids.take_if(cid, keep), None);
+                assert_eq!(seen, model.get(&cid).copied(), "{cid} in step {step}");
             }
         }
     }

@@ -107,13 +107,17 @@ impl Commands {
         let index = self.free.pop()?;
         let known = self.cids.insert(sqe.cid, index);
         let entry = &mut self.entries[usize::from(index)];
-        *entry = Command {
-            sqe: *sqe,
-            state: State::Fabrics,
-            generation: entry.generation.wrapping_add(1),
-            known,
-            ..Command::default()
-        };
+        // In place: a command is large.
+        entry.sqe = *sqe;
+        entry.state = State::Fabrics;
+        entry.data = Data::default();
+        entry.place = Place::None;
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.partner = None;
+        entry.forgotten = false;
+        entry.hangs = false;
+        entry.status = Status::SUCCESSFUL_COMPLETION;
+        entry.known = known;
         Some(index)
     }
 
@@ -141,10 +145,27 @@ impl Commands {
         Some((index, self.entries.get_mut(usize::from(index))?))
     }
 
-    /// The command with this identifier that the controller has.
-    pub(super) fn stored(&self, cid: u16) -> Option<u16> {
-        let index = self.cids.get(cid)?;
-        (self.get(index).state == State::Stored).then_some(index)
+    /// The controller has a command whose data lie in the small slot of its entry.
+    #[inline]
+    pub(super) fn store_small(&mut self, index: u16, data: Data) {
+        let entry = &mut self.entries[usize::from(index)];
+        entry.data = data;
+        entry.place = Place::Small;
+        entry.state = State::Stored;
+    }
+
+    /// The controller has ended the command with this identifier, if it had it: it is to be
+    /// answered, and the host may use its identifier again when the answer has come.
+    #[inline]
+    pub(super) fn completed(&mut self, cid: u16) -> Option<u16> {
+        let Self { entries, cids, .. } = self;
+        let index = cids.take_if(cid, |index| {
+            entries[usize::from(index)].state == State::Stored
+        })?;
+        let entry = &mut entries[usize::from(index)];
+        entry.state = State::Answered;
+        entry.known = false;
+        Some(index)
     }
 
     /// Its answer is on its way: the host may use its identifier again when it has come.

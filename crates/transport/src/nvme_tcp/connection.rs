@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use arrayvec::ArrayVec;
 use authentication::Failed;
 use memory::HostMemory;
-use memory::guest::socket::{MAX_PARTS, Part};
+use memory::guest::socket::Parts;
+use nvme_spec::Cqe;
 use nvme_spec::tcp::FatalErrorStatus;
 use nvme_tcp::{DataDigest, Decoder, Encoder, Fault, Head, Piece, Side};
 use port::time::Time;
@@ -30,6 +30,8 @@ pub(super) const ADMIN_IN_CAPSULE: u32 = 8192;
 const DIRECT: u32 = 4096;
 /// Bytes that are received at a time from a connection that is to close.
 const DISCARDED: usize = 16 << 10;
+/// Bytes of a head at most: its padding ends where PDO, one byte, says.
+const MAX_HEAD: usize = 256;
 /// Bytes of data whose digest is computed at a time.
 const DIGEST_PIECE: usize = 4096;
 
@@ -181,14 +183,28 @@ struct Queued {
     /// Place and length of its data in the private memory.
     data: Option<(usize, u32)>,
     digest: Option<[u8; 4]>,
+    /// Bytes of a PDU without data right behind it, which is counted as a part of it.
+    behind: usize,
     /// The command whose last PDU this is.
     frees: Option<u16>,
 }
 
 impl Queued {
+    /// Of a head alone.
+    #[inline]
+    const fn bare(head: usize, frees: Option<u16>) -> Self {
+        Self {
+            head,
+            data: None,
+            digest: None,
+            behind: 0,
+            frees,
+        }
+    }
+
     fn len(&self) -> usize {
         let data = self.data.map_or(0, |(_, len)| len as usize);
-        self.head + data + self.digest.map_or(0, |digest| digest.len())
+        self.head + data + self.digest.map_or(0, |digest| digest.len()) + self.behind
     }
 }
 
@@ -211,71 +227,59 @@ impl Output {
         self.heads.reserve(pdus * head);
     }
 
+    /// Adds a head, which `put` adds to the bytes that it gets: its length.
     #[inline]
-    fn push(&mut self, head: &Head, queued: Queued) {
-        if self.from > 0 && self.heads.len() + head.len() > self.heads.capacity() {
+    fn add(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> usize {
+        if self.from > 0 && self.heads.capacity() - self.heads.len() < MAX_HEAD {
             self.heads.drain(..self.from);
             self.from = 0;
         }
-        self.heads.extend_from_slice(head);
-        self.pdus.push_back(queued);
+        let before = self.heads.len();
+        put(&mut self.heads);
+        self.heads.len() - before
     }
 
-    fn pop(&mut self) {
+    /// The first PDU has gone: the command whose last one it was.
+    #[inline]
+    fn pop(&mut self) -> Option<u16> {
+        let pdu = self.pdus.pop_front()?;
         self.gone = 0;
-        self.from += self.pdus.pop_front().map_or(0, |pdu| pdu.head);
+        self.from += pdu.head + pdu.behind;
         if self.pdus.is_empty() {
             self.heads.clear();
             self.from = 0;
         }
+        pdu.frees
     }
 
-    /// The next bytes, in as many parts as one call takes, and their number.
-    fn parts<'a>(&'a self, memory: Option<&'a HostMemory>) -> (Parts<'a>, usize) {
-        let mut parts = Parts::new();
-        let (mut skip, mut bytes) = (self.gone, 0);
-        let mut add = |part: Part<'a>| {
-            let len = part.len();
-            bytes += len;
-            if skip == 0 && len > 0 {
-                parts.push(part);
-            } else {
-                // Of the first PDU, some have gone.
-                let gone = skip.min(len);
-                skip -= gone;
-                bytes -= gone;
-                if gone < len {
-                    parts.push(part.behind(gone));
-                }
-            }
-            parts.remaining_capacity()
-        };
-        let (mut from, mut to, mut room) = (self.from, self.from, MAX_PARTS);
+    /// The next bytes, in as many parts as one call takes, and how many PDUs they complete.
+    fn gather<'a>(&'a self, memory: Option<&'a HostMemory>) -> (Parts<'a>, usize) {
+        let (mut parts, mut pdus) = (Parts::behind(self.gone), 0);
+        let (mut from, mut to) = (self.from, self.from);
         for pdu in &self.pdus {
             // Heads, data and a digest; and the heads at the end.
-            if room < 4 {
+            if parts.room() < 4 {
                 break;
             }
+            pdus += 1;
             to += pdu.head;
             if pdu.data.is_none() && pdu.digest.is_none() {
                 continue;
             }
-            room = add(Part::Bytes(&self.heads[from..to]));
+            parts.add(&self.heads[from..to]);
             from = to;
             if let Some(((at, len), memory)) = pdu.data.zip(memory) {
-                let len = len as usize;
-                room = add(Part::Memory { memory, at, len });
+                parts.add_memory(memory, at, len as usize);
             }
             if let Some(digest) = &pdu.digest {
-                room = add(Part::Bytes(digest));
+                parts.add(digest);
             }
+            to += pdu.behind;
         }
-        add(Part::Bytes(&self.heads[from..to]));
-        (parts, bytes)
+        parts.add(&self.heads[from..to]);
+        (parts, pdus)
     }
 }
-
-type Parts<'a> = ArrayVec<Part<'a>, MAX_PARTS>;
 
 /// Bytes that came.
 #[derive(Debug, Default)]
@@ -399,7 +403,7 @@ impl Connection {
     /// # Panics
     /// Before ICReq: nothing is sent then.
     pub(super) fn encoder(&self) -> &Encoder {
-        self.encoder.as_ref().expect("both sides have agreed")
+        self.encoder.as_ref().expect(AGREED)
     }
 
     /// Receives to the input. False where nothing is there now.
@@ -465,26 +469,74 @@ impl Connection {
 
     /// Has a PDU sent.
     pub(super) fn push(&mut self, pdu: Pdu) {
-        let queued = Queued {
-            head: pdu.head.len(),
-            data: None,
-            digest: None,
-            frees: pdu.frees,
-        };
-        self.out.push(&pdu.head, queued);
+        let head = self.out.add(|heads| heads.extend_from_slice(&pdu.head));
+        self.out.pdus.push_back(Queued::bare(head, pdu.frees));
     }
 
-    /// Has a PDU sent with data that lie at `at` of the private memory.
+    /// Has a response sent.
     #[inline]
-    pub(super) fn push_data(&mut self, head: &Head, at: usize, len: u32, frees: Option<u16>) {
-        let digest = self.encoder().data_digest().then(|| self.digest(at, len));
-        let queued = Queued {
-            head: head.len(),
-            data: Some((at, len)),
-            digest,
-            frees,
+    pub(super) fn push_response(&mut self, cqe: &Cqe, frees: Option<u16>) {
+        let encoder = self.encoder.as_ref().expect(AGREED);
+        let put = |heads: &mut Vec<u8>| {
+            encoder.put_response(cqe, |bytes| heads.extend_from_slice(bytes));
         };
-        self.out.push(head, queued);
+        let head = self.out.add(put);
+        self.out.pdus.push_back(Queued::bare(head, frees));
+    }
+
+    /// Has data sent that lie at `at` of the private memory. With `success` they stand for the
+    /// response of their command.
+    #[inline]
+    pub(super) fn push_data(
+        &mut self,
+        piece: &Piece,
+        success: bool,
+        at: usize,
+        frees: Option<u16>,
+    ) {
+        self.push_both(piece, success, at, None, frees);
+    }
+
+    /// Has data sent as [`Self::push_data`], and right behind them the response.
+    #[inline]
+    pub(super) fn push_data_and(
+        &mut self,
+        piece: &Piece,
+        at: usize,
+        response: &Cqe,
+        frees: Option<u16>,
+    ) {
+        self.push_both(piece, false, at, Some(response), frees);
+    }
+
+    #[inline]
+    fn push_both(
+        &mut self,
+        piece: &Piece,
+        success: bool,
+        at: usize,
+        response: Option<&Cqe>,
+        frees: Option<u16>,
+    ) {
+        let encoder = self.encoder.as_ref().expect(AGREED);
+        let digest = encoder.data_digest().then(|| self.digest(at, piece.len));
+        let head = self.out.add(|heads| {
+            let put = |bytes: &[u8]| heads.extend_from_slice(bytes);
+            encoder.put_c2h_data(piece, success, put);
+        });
+        let behind = response.map_or(0, |cqe| {
+            let put = |heads: &mut Vec<u8>| {
+                encoder.put_response(cqe, |bytes| heads.extend_from_slice(bytes));
+            };
+            self.out.add(put)
+        });
+        self.out.pdus.push_back(Queued {
+            head,
+            data: Some((at, piece.len)),
+            digest,
+            behind,
+            frees,
+        });
     }
 
     fn digest(&self, mut at: usize, len: u32) -> [u8; 4] {
@@ -522,18 +574,35 @@ impl Connection {
         if self.out.pdus.is_empty() {
             return Ok(false);
         }
-        let (parts, bytes) = self.out.parts(self.memory.as_ref());
-        let sent = self.stream.send(&parts);
-        drop(parts);
-        let mut sent = match sent {
+        let (parts, pdus) = self.out.gather(self.memory.as_ref());
+        let sent = match self.stream.send(&parts) {
             Ok(sent) => sent,
             Err(error) if is_later(&error) => 0,
             Err(error) => return Err(failed(error)),
         };
-        let worked = sent > 0;
-        let all = sent == bytes;
-        let mut pdus = 0;
         self.sent += sent as u64;
+        if sent == parts.len() {
+            for _ in 0..pdus {
+                if let Some(index) = self.out.pop() {
+                    freed(index);
+                }
+            }
+            self.blocked = None;
+        } else {
+            let some_went = self.sent_some(sent, freed);
+            self.blocked = match self.blocked {
+                // Bytes now and then are not enough.
+                Some(since) if !some_went => Some(since),
+                _ => Some(now),
+            };
+        }
+        Ok(sent > 0)
+    }
+
+    /// Of what was to be sent only `sent` bytes have gone: whether they complete a PDU.
+    #[cold]
+    fn sent_some(&mut self, mut sent: usize, mut freed: impl FnMut(u16)) -> bool {
+        let mut some_went = false;
         while let Some(pdu) = self.out.pdus.front() {
             let left = pdu.len() - self.out.gone;
             if sent < left {
@@ -541,19 +610,12 @@ impl Connection {
                 break;
             }
             sent -= left;
-            if let Some(index) = pdu.frees {
+            some_went = true;
+            if let Some(index) = self.out.pop() {
                 freed(index);
             }
-            self.out.pop();
-            pdus += 1;
         }
-        self.blocked = match self.blocked {
-            _ if all => None,
-            // Bytes now and then are not enough.
-            Some(since) if pdus == 0 => Some(since),
-            _ => Some(now),
-        };
-        Ok(worked)
+        some_went
     }
 
     /// Has a termination request sent for this fault, and nothing else. In the middle of a PDU
@@ -604,6 +666,9 @@ impl AsFd for Connection {
     }
 }
 
+/// Why there is an encoder.
+const AGREED: &str = "both sides have agreed";
+
 fn is_later(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -626,7 +691,6 @@ mod tests {
     use std::io::Read as _;
     use std::os::unix::net::UnixStream;
 
-    use nvme_spec::Cqe;
     use nvme_tcp::Offer;
 
     use super::*;
@@ -671,17 +735,23 @@ mod tests {
                 len: 1000 + u32::from(number),
                 last: true,
             };
-            // Data and a response, or only a response.
-            if number % 3 > 0 {
+            // Data that stand for the response, both, or only a response.
+            let kind = number % 3;
+            if kind > 0 {
                 let (at, len) = (usize::from(number) * 100, piece.len as usize);
-                let head = connection.encoder().c2h_data(&piece, false);
-                expected.extend_from_slice(&head);
+                expected.extend_from_slice(&connection.encoder().c2h_data(&piece, kind == 2));
                 expected.extend_from_slice(&data[at..at + len]);
-                connection.push_data(&head, at, piece.len, None);
+                match kind {
+                    1 => connection.push_data_and(&piece, at, &cqe, Some(number)),
+                    _ => connection.push_data(&piece, true, at, Some(number)),
+                }
             }
-            let head = connection.encoder().response(&cqe);
-            expected.extend_from_slice(&head);
-            connection.push(Pdu::bare(head, Some(number)));
+            if kind < 2 {
+                expected.extend_from_slice(&connection.encoder().response(&cqe));
+            }
+            if kind == 0 {
+                connection.push_response(&cqe, Some(number));
+            }
             // Some always wait.
             while connection.waiting() > 300 {
                 exchange(&mut connection, &mut came);

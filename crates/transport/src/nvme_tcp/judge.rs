@@ -5,15 +5,21 @@ use nvme_spec::command::get_log_page_numd_z;
 use nvme_spec::fabrics::{AuthenticationCdw10, FabricsType, SECP_NVME};
 use nvme_spec::lba_status::GetLbaStatusCdw12;
 use nvme_spec::opcode::{AdminOpcode, Csi, DataTransfer, NvmOpcode};
-use nvme_spec::sgl::{SglDescriptorSubType, SglDescriptorType};
+use nvme_spec::sgl::{SglDescriptorSubType, SglDescriptorType, SglIdentifier};
 use nvme_spec::sqe::{Fuse, Psdt};
 use nvme_spec::zoned::ZonedOpcode;
 use nvme_spec::{Sqe, Status};
 use port::namespace::{Namespace, NamespaceTable};
 use port::set::Data as Moves;
 
-/// Sub type of the descriptor of data that travel beside the capsule (TCP 1.1, 3.3.2.1).
-const TRANSPORT: SglDescriptorSubType = SglDescriptorSubType(0xa);
+/// The descriptor of data that travel beside the capsule (TCP 1.1, 3.3.2.1).
+pub(super) const BESIDE: SglIdentifier = SglIdentifier::new()
+    .with_descriptor_type(SglDescriptorType::TRANSPORT_DATA_BLOCK)
+    .with_sub_type(SglDescriptorSubType(0xa));
+/// That of data in the capsule.
+pub(super) const IN_CAPSULE: SglIdentifier = SglIdentifier::new()
+    .with_descriptor_type(SglDescriptorType::DATA_BLOCK)
+    .with_sub_type(SglDescriptorSubType::OFFSET);
 
 /// Bytes of data of an admin command at most, as far as a controller allows them.
 pub(super) const ADMIN_DATA: u32 = 1 << 20;
@@ -191,11 +197,9 @@ fn data(sqe: &Sqe, direction: DataTransfer, in_capsule: u32) -> Result<Data, Sta
         return Err(Status::INVALID_FIELD_IN_COMMAND);
     }
     let sgl = sqe.sgl1();
-    let kind = (sgl.identifier.descriptor_type(), sgl.identifier.sub_type());
-    let in_its_capsule = (SglDescriptorType::DATA_BLOCK, SglDescriptorSubType::OFFSET);
-    let beside_it = (SglDescriptorType::TRANSPORT_DATA_BLOCK, TRANSPORT);
+    let kind = sgl.identifier;
     if in_capsule > 0 {
-        if kind != in_its_capsule || direction != DataTransfer::HostToController {
+        if kind != IN_CAPSULE || direction != DataTransfer::HostToController {
             return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID);
         }
         // ICDOFF is 0.
@@ -205,8 +209,7 @@ fn data(sqe: &Sqe, direction: DataTransfer, in_capsule: u32) -> Result<Data, Sta
         if sgl.length != in_capsule {
             return Err(Status::DATA_SGL_LENGTH_INVALID);
         }
-    } else if kind != beside_it && !(kind == in_its_capsule && (sgl.address, sgl.length) == (0, 0))
-    {
+    } else if kind != BESIDE && !(kind == IN_CAPSULE && (sgl.address, sgl.length) == (0, 0)) {
         // SPDK's initiator names a capsule without data for commands that have none.
         return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID);
     }
@@ -267,7 +270,7 @@ fn blocks_len_in(namespace: &Namespace, sqe: &Sqe) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use nvme_spec::log::CommandEffects;
@@ -314,7 +317,7 @@ mod tests {
     }
 
     /// A namespace of blocks, and one of keys.
-    fn table() -> NamespaceTable {
+    pub(in crate::nvme_tcp) fn table() -> NamespaceTable {
         let namespace = |nsid, set| Namespace {
             nsid,
             channel: ChannelId(0),

@@ -34,7 +34,7 @@ impl Remains {
         let mut worked = false;
         while let Some(cqe) = self.rings.take() {
             worked = true;
-            let Some(index) = self.commands.stored(cqe.cid) else {
+            let Some(index) = self.commands.completed(cqe.cid) else {
                 continue;
             };
             if self.commands.note_end(index, cqe.status.status()) {

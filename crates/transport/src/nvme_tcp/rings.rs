@@ -108,6 +108,7 @@ impl Rings {
     }
 
     /// Stores a command, for which there is room.
+    #[inline]
     pub(super) fn store(&mut self, sqe: &Sqe) {
         debug_assert!(self.room() > 0);
         self.sq.store(self.tail, sqe.to_words());
@@ -122,8 +123,11 @@ impl Rings {
         }
         self.cq_head = next(self.cq_head, self.entries);
         self.phase ^= self.cq_head == 0;
-        // A head only moves to what was stored.
         let head = u32::from(cqe.sq_head);
+        if head == self.head {
+            return Some(cqe);
+        }
+        // A head only moves to what was stored.
         let stored = distance(self.head, self.tail, self.entries);
         if head < self.entries && distance(self.head, head, self.entries) <= stored {
             self.head = head;

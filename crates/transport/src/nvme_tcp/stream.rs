@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use memory::HostMemory;
-use memory::guest::socket::{self, Part};
+use memory::guest::socket::{self, Parts};
 use rustix::net::{RecvFlags, Shutdown};
 use tls::{RECORD, Session};
 
@@ -97,7 +97,7 @@ impl Stream {
 
     /// Sends these parts as far as the socket takes them: the number of bytes.
     #[inline]
-    pub(super) fn send(&mut self, parts: &[Part<'_>]) -> io::Result<usize> {
+    pub(super) fn send(&mut self, parts: &Parts<'_>) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket::send(&*socket, parts),
             Self::Tls(secured) => secured.send(parts),
@@ -122,13 +122,11 @@ impl Stream {
 }
 
 impl Secured {
-    fn send(&mut self, parts: &[Part<'_>]) -> io::Result<usize> {
+    fn send(&mut self, parts: &Parts<'_>) -> io::Result<usize> {
         let mut sent = 0;
-        // Where the next record begins: a part, and bytes of it.
-        let (mut part, mut skip) = (0, 0);
         while sent < SENT_MAX {
             if self.staged == 0 {
-                self.staged = fill(&mut self.record, &parts[part..], skip);
+                self.staged = parts.copy_behind(sent, &mut self.record);
             }
             if self.staged == 0 {
                 break;
@@ -142,38 +140,12 @@ impl Secured {
             self.record.copy_within(len..self.staged, 0);
             self.staged -= len;
             sent += len;
-            skip += len;
-            while let Some(first) = parts.get(part)
-                && skip >= first.len()
-            {
-                skip -= first.len();
-                part += 1;
-            }
             if self.staged > 0 {
                 break;
             }
         }
         Ok(sent)
     }
-}
-
-/// Copies the bytes of parts behind the first `skip` into a record: their number.
-fn fill(record: &mut [u8], parts: &[Part<'_>], mut skip: usize) -> usize {
-    let mut filled = 0;
-    for part in parts {
-        if filled == record.len() {
-            break;
-        }
-        let part = part.behind(std::mem::take(&mut skip));
-        let room = &mut record[filled..];
-        let len = part.len().min(room.len());
-        match part {
-            Part::Bytes(bytes) => room[..len].copy_from_slice(&bytes[..len]),
-            Part::Memory { memory, at, .. } => memory.read(at, &mut room[..len]),
-        }
-        filled += len;
-    }
-    filled
 }
 
 impl AsFd for Stream {
@@ -190,6 +162,7 @@ mod tests {
     use std::io::{ErrorKind, Read as _};
     use std::os::unix::net::UnixStream;
 
+    use memory::guest::socket::MAX_PARTS;
     use rustix::net::sockopt::set_socket_send_buffer_size;
     use tls::{Client, Found, Lookup, Offer, Progress, Psk, Server};
     use zeroize::Zeroizing;
@@ -219,21 +192,18 @@ mod tests {
         (ours, theirs)
     }
 
-    /// Parts of `memory`, whose bytes are `data`, behind the first `gone`.
-    fn parts<'a>(memory: &'a HostMemory, data: &'a [u8], gone: usize) -> Vec<Part<'a>> {
-        let (mut at, mut parts) = (0, Vec::new());
+    /// Parts of `memory`, whose bytes are `data`, behind the first `gone`: 16 at most.
+    fn parts<'a>(memory: &'a HostMemory, data: &'a [u8], gone: usize) -> Parts<'a> {
+        let (mut at, mut parts) = (0, Parts::behind(gone));
         for (index, cut) in CUTS.iter().cycle().enumerate() {
             let len = (*cut).min(LEN - at);
-            if len == 0 || parts.len() == 16 {
+            if len == 0 || parts.room() == MAX_PARTS - 16 {
                 break;
             }
-            if at + len > gone {
-                let part = if index % 2 == 0 {
-                    Part::Bytes(&data[at..at + len])
-                } else {
-                    Part::Memory { memory, at, len }
-                };
-                parts.push(part.behind(gone.saturating_sub(at)));
+            if index % 2 == 0 {
+                parts.add(&data[at..at + len]);
+            } else {
+                parts.add_memory(memory, at, len);
             }
             at += len;
         }

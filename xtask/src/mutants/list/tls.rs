@@ -135,11 +135,11 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
-        name: "tls-staged",
-        guard: "a record that the socket did not take is sent, and not the next one",
+        name: "tls-behind",
+        guard: "a record begins behind what was sent in the same call",
         file: "crates/transport/src/nvme_tcp/stream.rs",
-        from: "if self.staged == 0 {\n                self.staged = fill",
-        to: "if self.staged < RECORD {\n                self.staged = fill",
+        from: "parts.copy_behind(sent, &mut self.record)",
+        to: "parts.copy_behind(0, &mut self.record)",
         test: unit(
             "transport",
             "nvme_tcp::stream::tests::parts_leave_in_order_in_clear_and_through_tls",

@@ -241,9 +241,8 @@ impl DiscoverySession {
                 // `judge` has compared the length with the descriptor's.
                 let len = u32::try_from(data.len()).expect("a page of the log is limited");
                 for piece in Pieces::of_read(sqe.cid, len, u32::MAX) {
-                    let head = self.connection.encoder().c2h_data(&piece, false);
                     let at = piece.offset as usize;
-                    self.connection.push_data(&head, at, piece.len, None);
+                    self.connection.push_data(&piece, false, at, None);
                 }
                 let cqe = self.cqe(sqe.cid, Status::SUCCESSFUL_COMPLETION);
                 self.respond(&cqe);

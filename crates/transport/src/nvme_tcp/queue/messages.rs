@@ -66,8 +66,7 @@ impl Queue {
             len,
             last: true,
         };
-        let head = self.connection.encoder().c2h_data(&piece, false);
-        self.connection.push_data(&head, at, len, None);
+        self.connection.push_data(&piece, false, at, None);
         self.answer(index, Status::SUCCESSFUL_COMPLETION, [0, 0]);
         true
     }

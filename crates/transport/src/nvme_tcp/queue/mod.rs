@@ -243,7 +243,7 @@ impl Queue {
                         *at += piece.len();
                     }
                 }
-                Event::DataEnd { intact } => self.data_end(intact),
+                Event::DataEnd { intact } => self.data_end(intact, shared),
                 Event::Terminated { fes, fei } => return Err(End::Terminated { fes, fei }),
                 Event::IcReq(_)
                 | Event::IcResp(_)
@@ -264,6 +264,9 @@ impl Queue {
         })?;
         let is_own = self.qid == 0 && sqe.cid == OWN_CID;
         let judged = if self.commands.is_known(index) && !is_own {
+            if in_capsule == 0 && self.store_plain(index, sqe, 0, shared) {
+                return Ok(());
+            }
             judge(sqe, in_capsule, &self.limits(shared))
         } else {
             Err(Status::COMMAND_ID_CONFLICT)
@@ -299,6 +302,23 @@ impl Queue {
         Ok(())
     }
 
+    /// Stores a command whose data are there, if the controller may have it as it came and nothing
+    /// waits before it: whether it was one.
+    #[inline(always)]
+    fn store_plain(&mut self, index: u16, sqe: &Sqe, in_capsule: u32, shared: &Shared<'_>) -> bool {
+        if self.first.is_some() || !self.ready.is_empty() || self.rings.room() == 0 {
+            return false;
+        }
+        let (at, limits) = (self.small_at(index), self.limits(shared));
+        let Some((data, entry)) = entry::plain(sqe, in_capsule, at, &limits) else {
+            return false;
+        };
+        self.commands.store_small(index, data);
+        self.rings.store(&entry);
+        true
+    }
+
+    #[inline]
     fn limits<'a>(&self, shared: &Shared<'a>) -> Limits<'a> {
         Limits {
             max_transfer: shared.config.max_transfer,
@@ -375,7 +395,7 @@ impl Queue {
     }
 
     /// Data have ended.
-    fn data_end(&mut self, intact: bool) {
+    fn data_end(&mut self, intact: bool, shared: &Shared<'_>) {
         self.sink = Sink::Nowhere;
         let Some(index) = self.receiving.take() else {
             return;
@@ -396,7 +416,13 @@ impl Queue {
                 return;
             }
             State::Data(_) => self.awaited -= 1,
-            _ => {}
+            _ => {
+                let (sqe, in_capsule) = (command.sqe, command.data.len);
+                if command.status.is_success() && self.store_plain(index, &sqe, in_capsule, shared)
+                {
+                    return;
+                }
+            }
         }
         self.data_there(index);
     }
@@ -455,8 +481,7 @@ impl Queue {
         let cid = self.commands.get(index).sqe.cid;
         self.commands.answer(index);
         let cqe = self.cqe(cid, dw0, dw1, status);
-        let head = self.connection.encoder().response(&cqe);
-        self.connection.push(Pdu::bare(head, Some(index)));
+        self.connection.push_response(&cqe, Some(index));
     }
 
     /// A completion as the host sees it. Each is one entry of its submission queue that is free
@@ -552,7 +577,7 @@ impl Queue {
             worked = true;
             if self.qid == 0 && cqe.cid == OWN_CID {
                 *own = Some(cqe);
-            } else if let Some(index) = self.commands.stored(cqe.cid) {
+            } else if let Some(index) = self.commands.completed(cqe.cid) {
                 // Each at most a command's largest transfer.
                 bytes += self.complete(index, &cqe);
             }
@@ -576,23 +601,18 @@ impl Queue {
         let good = cqe.status.status().is_success();
         let sends = good && data.to_host && data.len > 0;
         let stands = sends && self.success && cqe.dw0 == 0 && cqe.dw1 == 0;
-        if sends {
-            let at = self.at(index);
-            // One PDU: no host limits its length, and its digest fails one command in any case.
-            let piece = Piece {
-                cccid: cid,
-                ttag: 0,
-                offset: 0,
-                len: data.len,
-                last: true,
-            };
-            let head = self.connection.encoder().c2h_data(&piece, stands);
-            let frees = stands.then_some(index);
-            self.connection.push_data(&head, at, data.len, frees);
-        }
+        // One PDU: no host limits its length, and its digest fails one command in any case.
+        let piece = Piece {
+            cccid: cid,
+            ttag: 0,
+            offset: 0,
+            len: data.len,
+            last: true,
+        };
         if stands {
             self.next_head();
-            self.commands.answer(index);
+            let at = self.at(index);
+            self.connection.push_data(&piece, true, at, Some(index));
             return data.len;
         }
         let frees = if is_lost {
@@ -603,13 +623,16 @@ impl Queue {
             }
             None
         } else {
-            self.commands.answer(index);
             Some(index)
         };
         let cqe = self.cqe(cid, cqe.dw0, cqe.dw1, cqe.status);
-        let head = self.connection.encoder().response(&cqe);
-        self.connection.push(Pdu::bare(head, frees));
-        if sends { data.len } else { 0 }
+        if !sends {
+            self.connection.push_response(&cqe, frees);
+            return 0;
+        }
+        let at = self.at(index);
+        self.connection.push_data_and(&piece, at, &cqe, frees);
+        data.len
     }
 
     /// Sends what waits. True where something has gone.

@@ -340,3 +340,21 @@ fn admin_data_of_any_number_of_pages_arrive() {
         assert!(data[4096..].iter().all(|byte| *byte == 0));
     }
 }
+
+/// The ring of the largest queue has room for one command less than its host may send.
+#[test]
+fn all_entries_of_the_largest_queue_may_be_used_at_once() {
+    let mut rig = Rig::new();
+    let manner = Manner {
+        entries: 32,
+        ..Manner::default()
+    };
+    let mut host = Host::new(&mut rig, 1, manner);
+    for slba in 0..32 {
+        let sqe = host.blocks(NvmOpcode::READ, slba, 1);
+        host.io[0].send_capsule(&sqe, &[]);
+    }
+    for _ in 0..32 {
+        assert_eq!(host.io[0].response(&mut rig).status.status(), GOOD);
+    }
+}
