@@ -1,10 +1,11 @@
-//! Every interleaving of the mailbox and of going to sleep, as loom sees them.
+//! Every interleaving of the mailbox, of going to sleep, and of what threads share beside them, as
+//! loom sees them.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use memory::sync::mailbox;
-use memory::{Bell, Claim, Claimant, Claims, RECORD_WORDS, Records};
+use memory::{Bell, Claim, Claimant, Claims, Pool, RECORD_WORDS, Records};
 
 /// Every message arrives once and in order, through a mailbox smaller than their number.
 #[test]
@@ -258,4 +259,82 @@ fn a_record_is_whole_or_not_there() {
         writing.join().unwrap();
         assert_eq!(records.get(1), Some([2; RECORD_WORDS]));
     });
+}
+
+/// Uses a place of the pool once, if there is one for the taker.
+fn use_place(pool: &Pool, taker: u16, places: &[Bytes]) -> bool {
+    let taken = pool.take_first(taker);
+    if let Some(number) = taken {
+        write(&places[usize::from(number)]);
+        pool.give_back(number);
+    }
+    taken.is_some()
+}
+
+/// Two threads and one place: the second one that gets it sees what was written there, and it is not
+/// lost.
+#[test]
+fn a_place_is_one_threads_at_a_time() {
+    loom::model(|| {
+        let pool = Arc::new(Pool::new(1, 2));
+        let places = std::sync::Arc::new([Bytes::new(0)]);
+        let using = {
+            let (pool, places) = (pool.clone(), places.clone());
+            thread::spawn(move || use_place(&pool, 1, &*places))
+        };
+        let here = use_place(&pool, 0, &*places);
+        let there = using.join().unwrap();
+        assert_eq!(read(&places[0]), u32::from(here) + u32::from(there));
+        // One of them may be short of a place: it has the next turn.
+        assert!((0..2).any(|taker| use_place(&pool, taker, &*places)));
+    });
+}
+
+/// Where there is a place for each, none goes without.
+#[test]
+fn each_gets_a_place_of_its_own() {
+    loom::model(|| {
+        let pool = Arc::new(Pool::new(2, 2));
+        let taking = {
+            let pool = pool.clone();
+            thread::spawn(move || pool.take_first(1))
+        };
+        let mut taken = [pool.take_first(0), taking.join().unwrap()];
+        taken.sort();
+        assert_eq!(taken, [Some(0), Some(1)]);
+    });
+}
+
+/// Takers that become short at one time, or wait no longer while another becomes short, have their
+/// turns all the same.
+#[test]
+fn turns_are_those_of_all_that_are_short() {
+    for waits in [true, false] {
+        loom::model(move || {
+            let pool = Arc::new(Pool::new(1, 3));
+            assert_eq!(pool.take_first(0), Some(0));
+            if !waits {
+                assert_eq!(pool.take_first(2), None);
+            }
+            let other = {
+                let pool = pool.clone();
+                thread::spawn(move || {
+                    if waits {
+                        assert_eq!(pool.take_first(2), None);
+                    } else {
+                        pool.end_short(2);
+                    }
+                })
+            };
+            assert_eq!(pool.take_first(1), None);
+            other.join().unwrap();
+            pool.give_back(0);
+            assert_eq!(pool.take_first(0), None);
+            assert_eq!(pool.take_first(1), Some(0));
+            pool.give_back(0);
+            // The taker that took first is short again, behind the one that waits still.
+            let next = if waits { [None, Some(0)] } else { [Some(0), None] };
+            assert_eq!([0, 2].map(|taker| pool.take_first(taker)), next);
+        });
+    }
 }
