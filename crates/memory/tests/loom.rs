@@ -333,7 +333,11 @@ fn turns_are_those_of_all_that_are_short() {
             assert_eq!(pool.take_first(1), Some(0));
             pool.give_back(0);
             // The taker that took first is short again, behind the one that waits still.
-            let next = if waits { [None, Some(0)] } else { [Some(0), None] };
+            let next = if waits {
+                [None, Some(0)]
+            } else {
+                [Some(0), None]
+            };
             assert_eq!([0, 2].map(|taker| pool.take_first(taker)), next);
         });
     }

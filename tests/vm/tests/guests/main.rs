@@ -26,6 +26,7 @@ mod rings;
 mod served;
 mod service;
 mod shared;
+mod spread;
 mod stops;
 mod survive;
 mod tcp;

@@ -99,6 +99,12 @@ impl Served {
 
     /// Steers the server, as an operator does with `nvmirage COMMAND…`.
     pub(crate) fn steer(&self, command: &[&str]) {
+        let steered = self.try_to_steer(command);
+        steered.unwrap_or_else(|said| panic!("nvmirage {command:?}: {said}"));
+    }
+
+    /// The same, where the server may refuse it: with what it says then.
+    pub(crate) fn try_to_steer(&self, command: &[&str]) -> Result<(), String> {
         let program = guest_rig::server::program().unwrap_or_else(|error| panic!("{error}"));
         let output = Command::new(program)
             .args(command)
@@ -106,12 +112,27 @@ impl Served {
             .arg(format!("unix:{}", self.file("control.sock").display()))
             .output()
             .expect("nvmirage starts");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "nvmirage {command:?}: {said}");
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
     /// What the server answers to a question of its control API.
     pub(crate) fn ask(&self, path: &str) -> Value {
+        let body = self.get(path);
+        serde_json::from_str(&body).expect("the answer is JSON")
+    }
+
+    /// The value of a sample of the server's metrics, 0 where it has none.
+    pub(crate) fn metric(&self, sample: &str) -> f64 {
+        let metrics = self.get("/metrics");
+        let mut lines = metrics.lines();
+        let value = lines.find_map(|line| line.strip_prefix(sample));
+        value.map_or(0.0, |value| value.trim().parse().expect("a number"))
+    }
+
+    fn get(&self, path: &str) -> String {
         let stream = UnixStream::connect(self.file("control.sock"));
         let mut stream = stream.expect("the server listens for control");
         let bounded = stream.set_read_timeout(Some(BOUND));
@@ -122,7 +143,7 @@ impl Served {
         read.expect("the server answers");
         let (head, body) = answer.split_once("\r\n\r\n").expect("HTTP");
         assert!(head.contains(" 200 "), "{path}: {head}");
-        serde_json::from_str(body).expect("the answer is JSON")
+        body.to_owned()
     }
 
     /// Waits for a line of the server.
