@@ -1,15 +1,21 @@
 //! Queues of hosts over NVMe/TCP on several reactors.
 
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use driver::QueuePair;
+use driver::bus::place::AnyBus;
+use driver::io::Namespace;
+use memory::Buffer;
 use nvme_spec::features::FeatureId;
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::raw::Raw;
 use super::{DISK, NQN, Port, busy, hosts, metric, serve, until, until_hosts};
+use crate::drives::Drive;
 use crate::host::Host;
 use crate::survive::replace;
 use crate::world::{Server, World, ran, wait};
@@ -208,6 +214,121 @@ fn a_host_of_several_reactors_connects_again_after_a_death() {
     }
     thread::sleep(Duration::from_millis(1));
     assert_eq!(world.inventory()["controllers"][0]["subnqn"], NQN);
+    server.stop();
+}
+
+/// Writes rising numbers to a block of its own until its connection ends: the last one that was
+/// acknowledged.
+fn count_up(
+    mut queue: QueuePair<AnyBus>,
+    namespace: &Namespace,
+    (buffer, lba): (&Buffer, u64),
+    acknowledged: &AtomicU64,
+) {
+    for number in acknowledged.load(Ordering::Relaxed) + 1.. {
+        buffer.write_from(0, &number.to_le_bytes());
+        if queue.write(namespace, lba, 1, buffer, false).is_err() {
+            return;
+        }
+        acknowledged.store(number, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn an_upgrade_loses_no_write_of_queues_on_several_reactors() {
+    let world = World::new();
+    let (server, port) = spread(&world, "", &["--survive"]);
+    let acknowledged = [1u64, 2, 3].map(|_| AtomicU64::new(0));
+    for round in 0..3u8 {
+        let mut again = None;
+        until("a host connects again", || {
+            again = Host::at(&port.target()).ok();
+            again.is_some()
+        });
+        let mut host = again.unwrap();
+        let device = host.device();
+        let namespace = device.namespace(1).unwrap();
+        let queues = [(); 3].map(|()| device.create_queue_pair(4, false).unwrap());
+        let buffers = [(); 3].map(|()| device.alloc(4096).unwrap());
+        let mut other = Raw::with_queue(&port, 100 + round);
+        until("their queues are in their places", || {
+            let mut all = placement(&world);
+            all.sort();
+            all == [vec![1], vec![1, 0, 2]]
+        });
+        let before = acknowledged.each_ref().map(|it| it.load(Ordering::Relaxed));
+        thread::scope(|scope| {
+            for (at, mut queue) in queues.into_iter().enumerate() {
+                let (namespace, buffer) = (&namespace, &buffers[at]);
+                let (lba, acknowledged) = (at as u64, &acknowledged[at]);
+                queue.read(namespace, lba, 1, buffer).unwrap();
+                let mut number = [0; 8];
+                buffer.read_into(0, &mut number);
+                let number = u64::from_le_bytes(number);
+                // One more may have been executed, whose answer the end of the connection took.
+                let last = acknowledged.load(Ordering::Relaxed);
+                assert!((last..=last + 1).contains(&number), "{number} after {last}");
+                scope.spawn(move || count_up(queue, namespace, (buffer, lba), acknowledged));
+            }
+            until("each queue has written", || {
+                let mut all = acknowledged.iter().zip(&before);
+                all.all(|(now, before)| now.load(Ordering::Relaxed) > *before + 50)
+            });
+            // Connections end in order, wherever their queues are.
+            let parting = scope.spawn(|| other.ends_in_order(Duration::from_millis(200)));
+            if round < 2 {
+                let said = world.ok(&world.steer(&["upgrade"]));
+                assert!(said.starts_with("upgraded server: "), "{said}");
+            } else {
+                world.ok(&world.steer(&["disconnect", "store", "--all"]));
+            }
+            parting.join().unwrap().unwrap();
+        });
+        drop(buffers);
+    }
+    server.stop();
+}
+
+/// A move that a command holds up for a second is refused, and the queue goes on where it was.
+#[test]
+fn a_queue_whose_drive_stands_still_stays_where_it_is() {
+    let (drive, its) = Drive::new();
+    let (world, port) = (&drive.world, Port::new());
+    let media = format!(
+        "[[media]]\nname = \"disk\"\nkind = \"drive\"\ntarget = \"{}\"\n\
+         [[namespace]]\nname = \"data\"\nmedia = \"disk\"\nlba_size = 512\n",
+        drive.target()
+    );
+    let keys = port.controller("reactor = 0\nreactors = [1, 0]\n");
+    let server = serve(world, &format!("{REACTORS}{media}{keys}"), &[]);
+    let mut host = Host::at(&port.target()).unwrap();
+    let device = host.device();
+    let namespace = device.namespace(1).unwrap();
+    let [first, second] = [(); 2].map(|()| device.alloc(4096).unwrap());
+    let mut queue = device.create_queue_pair(4, false).unwrap();
+    let mut idle = device.create_queue_pair(4, false).unwrap();
+    until("the places of its queues", || placement(world) == [[1, 0]]);
+    its.stand_still();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| queue.read(&namespace, 0, 1, &first));
+        until("the command is at its drive", || {
+            metric(
+                world,
+                "nvmirage_queue_in_flight{controller=\"store\",queue=\"1\"}",
+            ) > 0.0
+        });
+        let said = world.fails(&world.steer(&["move", "store", "0", "1"]));
+        assert!(said.contains("1 of 2 queues were not moved"), "{said}");
+        // The other one has moved all the same.
+        assert_eq!(placement(world), [[1, 1]]);
+        its.signal(Signal::CONT);
+        waits.join().unwrap().unwrap();
+    });
+    world.ok(&world.steer(&["move", "store", "0", "1"]));
+    assert_eq!(placement(world), [[0, 1]]);
+    queue.read(&namespace, 1, 1, &first).unwrap();
+    idle.read(&namespace, 1, 1, &second).unwrap();
+    drop((queue, idle, host));
     server.stop();
 }
 
