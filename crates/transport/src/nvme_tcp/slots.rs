@@ -133,18 +133,18 @@ mod tests {
 
     use super::*;
 
-    fn two(count: u16) -> (HostMemory, Slots, Slots) {
+    fn queues<const N: usize>(count: u16) -> (HostMemory, [Slots; N]) {
         let memory = HostMemory::new(5 * 4096).unwrap();
         let _before = memory.alloc(4096, 4096).unwrap();
         let buffer = memory.reserve(4 * 4096, 4096).unwrap();
-        let large = Arc::new(LargeSlots::new(buffer, 8192, count, 2));
-        let (one, other) = (Slots::new(large.clone(), 1, 4), Slots::new(large, 2, 4));
-        (memory, one, other)
+        let large = Arc::new(LargeSlots::new(buffer, 8192, count, N as u16));
+        let queue = |at| Slots::new(large.clone(), 1 + at as u16, 4);
+        (memory, std::array::from_fn(queue))
     }
 
     #[test]
     fn commands_that_wait_are_served_in_order_and_before_others() {
-        let (_memory, mut slots, _) = two(2);
+        let (_memory, [mut slots]) = queues(2);
         assert_eq!(
             (slots.take(), slots.take(), slots.take()),
             (Some(0), Some(1), None)
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_has_one_leaves_the_next_to_a_queue_that_has_none() {
-        let (_memory, mut one, mut other) = two(2);
+        let (_memory, [mut one, mut other]) = queues(2);
         assert_eq!((one.take(), one.take()), (Some(0), Some(1)));
         one.wait(7);
         other.wait(8);
@@ -185,10 +185,25 @@ mod tests {
         assert!(one.large.are_lost());
     }
 
+    /// Also where it would have the next turn of those that have none.
+    #[test]
+    fn a_queue_that_has_one_has_no_turn() {
+        let (_memory, [mut one, mut two, mut three]) = queues(2);
+        assert_eq!((one.take(), three.take()), (Some(0), Some(1)));
+        one.wait(7);
+        two.wait(8);
+        assert_eq!((two.grant(), one.grant()), (None, None));
+        three.give_back(1);
+        assert_eq!(one.grant(), None, "the second has none");
+        assert_eq!(two.grant(), Some((8, 1)));
+        two.give_back(1);
+        assert_eq!(one.grant(), Some((7, 1)));
+    }
+
     /// Each looks for a slot where it has given one back, before the other one can.
     #[test]
     fn queues_that_share_one_slot_have_turns() {
-        let (_memory, mut one, mut other) = two(1);
+        let (_memory, [mut one, mut other]) = queues(1);
         assert_eq!(one.take(), Some(0));
         for index in 0..4 {
             one.wait(index);

@@ -193,7 +193,10 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/transport/src/nvme_tcp/slots.rs",
         from: "        let slot = if self.held > 0 {",
         to: "        let slot = if self.held > 9 {",
-        test: host("nvme_tcp::apart::slots_are_shared_by_queues_wherever_they_are"),
+        test: unit(
+            "transport",
+            "nvme_tcp::slots::tests::a_queue_that_has_one_has_no_turn",
+        ),
     },
     Mutation {
         name: "tcp-target-slot-turns",
@@ -202,6 +205,30 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         from: "        if before == 0 {\n",
         to: "        if before > 0 {\n",
         test: host("nvme_tcp::apart::queues_that_share_one_slot_have_turns_wherever_they_are"),
+    },
+    Mutation {
+        name: "tcp-target-slot-seen",
+        guard: "a queue that takes a slot sees what another reactor's queue has written there",
+        file: "crates/memory/src/sync/pool.rs",
+        from: "fetch_and(!lowest, Ordering::Acquire)",
+        to: "fetch_and(!lowest, Ordering::Relaxed)",
+        test: integration(
+            "memory",
+            &["--release", "--features", "loom", "--test", "loom"],
+            "a_place_is_one_threads_at_a_time",
+        ),
+    },
+    Mutation {
+        name: "tcp-target-slot-short",
+        guard: "a queue that waits no longer for a slot takes nothing from another's turn",
+        file: "crates/memory/src/sync/pool.rs",
+        from: "            word.fetch_and(!bit(taker), Ordering::Relaxed);",
+        to: "            word.store(word.load(Ordering::Relaxed) & !bit(taker), Ordering::Relaxed);",
+        test: integration(
+            "memory",
+            &["--release", "--features", "loom", "--test", "loom"],
+            "turns_are_those_of_all_that_are_short",
+        ),
     },
     Mutation {
         name: "tcp-target-apart-behind",
@@ -267,7 +294,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "tcp-target-apart-shutdown",
-        guard: "queues come back when the controller serves no commands any more",
+        guard: "queues come back when the controller serves no commands any more, also while one hangs",
         file: "crates/transport/src/nvme_tcp/association/mod.rs",
         from: "            self.refuse_making(now);\n            self.recall_all();",
         to: "            self.refuse_making(now);",

@@ -385,9 +385,16 @@ fn queues_come_back_when_the_controller_is_shut_down() {
     rig.serve_apart();
     let mut host = Host::new(&mut rig, 2, Manner::default());
     assert_eq!(rig.apart(), 2);
+    // A command that hangs delays the shutdown, and no queue.
+    rig.stall(true);
+    let hangs = host.blocks(NvmOpcode::READ, 0, 8);
+    host.io[1].send_capsule(&hangs, &[]);
+    host.io[1].pump(&mut rig);
     assert_eq!(host.set(&mut rig, 0x14, 0x46_4061), GOOD);
     rig.settle();
     assert_eq!(rig.apart(), 0);
+    rig.stall(false);
+    rig.settle();
     let read = host.blocks(NvmOpcode::READ, 0, 8);
     let status = host.io[0].status(&mut rig, &read, &[]);
     assert_eq!(status, Status::COMMAND_SEQUENCE_ERROR);
