@@ -271,8 +271,8 @@ fn use_place(pool: &Pool, taker: u16, places: &[Bytes]) -> bool {
     taken.is_some()
 }
 
-/// Two threads and one place: the second one that gets it sees what was written there, and it is not
-/// lost.
+/// Two threads and one place: the second one that gets it sees what was written there, and the
+/// place is not lost.
 #[test]
 fn a_place_is_one_threads_at_a_time() {
     loom::model(|| {

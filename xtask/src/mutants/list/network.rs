@@ -96,6 +96,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "network-move-left",
+        guard: "a move says that queues were not moved",
+        file: "crates/server/src/supervisor/moves.rs",
+        from: "if queue.is_none() => left += 1,",
+        to: "if queue.is_none() => left += 0,",
+        test: program("network::spread::a_queue_whose_drive_stands_still_stays_where_it_is"),
+    },
+    Mutation {
         name: "network-move-whose",
         guard: "no queue of another controller's host moves",
         file: "crates/reactor/src/run/mod.rs",
