@@ -70,6 +70,14 @@ fn latencies_are_those_of_all_hosts_or_of_one() {
         (of_queue("in_flight"), of_queue("errors_total")),
         (0.0, 0.0)
     );
+    // and what one does whose queue is there still
+    let device = two.device();
+    let namespace = device.namespace(1).unwrap();
+    let buffer = device.alloc(4096).unwrap();
+    let mut queue = device.create_queue_pair(4, false).unwrap();
+    queue.read(&namespace, 3, 1, &buffer).unwrap();
+    assert_eq!(timed(&ask(&world, "latency")), [3, 4]);
+    assert_eq!(of_queue("completions_total"), before + 2.0);
     let moved = |op: &str| {
         let labels = format!("{{namespace=\"data\",controller=\"store\",op=\"{op}\"}}");
         metric(
@@ -77,8 +85,8 @@ fn latencies_are_those_of_all_hosts_or_of_one() {
             &format!("nvmirage_namespace_commands_total{labels}"),
         )
     };
-    assert_eq!((moved("read"), moved("write")), (2.0, 4.0));
-    drop(two);
+    assert_eq!((moved("read"), moved("write")), (3.0, 4.0));
+    drop((queue, two));
     until_hosts(&world, 0);
     for what in ["latency", "queues"] {
         let path = format!("GET /v1/controllers/store/{what}?cntlid={}", ids[0]);

@@ -312,10 +312,8 @@ fn a_queue_whose_drive_stands_still_stays_where_it_is() {
     thread::scope(|scope| {
         let waits = scope.spawn(|| queue.read(&namespace, 0, 1, &first));
         until("the command is at its drive", || {
-            metric(
-                world,
-                "nvmirage_queue_in_flight{controller=\"store\",queue=\"1\"}",
-            ) > 0.0
+            let looked = world.json(&world.steer(&["queues", "store", "--json"]));
+            looked["hosts"][0]["queues"][0]["in_flight"] == 1
         });
         let said = world.fails(&world.steer(&["move", "store", "0", "1"]));
         assert!(said.contains("1 of 2 queues were not moved"), "{said}");
