@@ -17,10 +17,11 @@ use port::ChannelId;
 use subsystem::OperatorRequest;
 use transport::nvme_tcp::{Access, DiscoveryLog, Tls};
 
+use super::answer::{Answer, answer};
 use super::looks::LookAsked;
 use super::message::{
-    ANSWER_TIMEOUT, Address, Answer, MAILBOX_LEN, Message, Movable, NewController, NewSubsystem,
-    Pulse, View,
+    ANSWER_TIMEOUT, Address, MAILBOX_LEN, Message, Movable, NewController, NewSubsystem, Pulse,
+    View,
 };
 use super::run::Reactor;
 use super::tenants::TenantNews;
@@ -122,10 +123,10 @@ impl ReactorHandle {
     }
 
     fn ask<T>(&self, message: impl FnOnce(Answer<T>) -> Message) -> anyhow::Result<T> {
-        let (answer, answered) = mpsc::sync_channel(1);
+        let (answer, answered) = answer();
         self.send(message(answer))?;
         answered
-            .recv_timeout(ANSWER_TIMEOUT)
+            .within(ANSWER_TIMEOUT)
             .context("the reactor did not respond within 10 s")
     }
 
@@ -344,7 +345,7 @@ impl ReactorHandle {
 
     /// Begins a removal; a later call of [`Self::remove_controller`] waits for its end.
     pub fn begin_to_remove(&self, slot: ControllerSlot) -> anyhow::Result<()> {
-        let (answer, _) = mpsc::sync_channel(1);
+        let (answer, _) = answer();
         self.send(Message::RemoveController(slot, answer))
     }
 

@@ -4,14 +4,14 @@
 //! at most, and the report of a queue is consistent. All messages together have [`BOUND`]. A queue
 //! that moves meanwhile is looked for again; if it is still moving, it is reported as that.
 
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use controller::inspect::{CompletionView, ControllerView};
 use engine::{ControllerSlot, EngineId};
 
+use super::answer::{Answer, answer};
 use super::handle::ReactorHandle;
-use super::message::{Address, Answer, Message};
+use super::message::{Address, Message};
 
 /// Longest time for all reactors together.
 const BOUND: Duration = Duration::from_secs(2);
@@ -181,11 +181,11 @@ impl Inspector {
     ) -> Result<T, InspectError> {
         let late = InspectError::NoAnswer(reactor.0);
         let address = self.reactors.get(usize::from(reactor.0)).ok_or(late)?;
-        let (answer, answered) = mpsc::sync_channel(1);
+        let (answer, answered) = answer();
         let told = address.tell_until(deadline, message(answer));
         told.map_err(|_| late)?;
         let left = deadline.saturating_duration_since(Instant::now());
-        answered.recv_timeout(left).map_err(|_| late)
+        answered.within(left).ok_or(late)
     }
 }
 
@@ -211,7 +211,7 @@ mod tests {
                 match mailbox.try_recv() {
                     Some(Message::Associations(_, answer)) => {
                         let hosts = (1..6).map(|cntlid| (cntlid, ControllerSlot(cntlid.into())));
-                        answer.send(hosts.collect()).unwrap();
+                        answer.send(hosts.collect());
                     }
                     Some(Message::InspectController(_, _, answer)) => {
                         controllers += 1;
@@ -222,16 +222,16 @@ mod tests {
                                 queues: vec![1, 2],
                                 priorities: Vec::new(),
                             };
-                            answer.send(Some(view)).unwrap();
+                            answer.send(Some(view));
                         }
                     }
                     Some(Message::Residences(_, answer)) => {
                         let here = [(1, EngineId(0)), (2, EngineId(0))];
-                        answer.send(here.to_vec()).unwrap();
+                        answer.send(here.to_vec());
                     }
                     Some(Message::InspectLane(_, _, _, commands, answer)) => {
                         asked.push(commands);
-                        answer.send(None).unwrap();
+                        answer.send(None);
                     }
                     _ => std::thread::yield_now(),
                 }

@@ -1,7 +1,7 @@
 //! Reactors: the threads that serve. Each owns its lanes, controllers, channels and sockets, and
 //! shares none of them.
 //!
-//! [`handle`] starts a thread and sends it a [`message`]. `run` is the thread's loop; `hosted` is
+//! [`handle`] starts a thread and sends it a [`message`], whose [`answer`] it waits for. `run` is the thread's loop; `hosted` is
 //! its state of each controller, `subsystems` of each subsystem, and `leaving` has the connections
 //! that close. `poller` waits for events,
 //! [`snapshots`] captures the state of timing models, [`maps`] that of media, and `reports` passes
@@ -15,6 +15,7 @@
 //! the live keys of its controllers, and reports by answers and the functions that it is given.
 #![forbid(unsafe_code)]
 
+pub mod answer;
 mod branches;
 pub mod custody;
 mod door;

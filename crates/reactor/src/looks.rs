@@ -2,11 +2,11 @@
 //! part.
 
 use std::collections::VecDeque;
-use std::sync::mpsc;
 
 use media::Channel;
 use port::{ChannelId, Channels};
 
+use crate::answer::Answer;
 use crate::maps::{Taken, Taking, Wanted};
 
 /// Lines and zones inspected per turn; each takes some nanoseconds.
@@ -19,7 +19,7 @@ const MEDIUM: u32 = 512;
 #[derive(Debug)]
 pub(crate) struct LookAsked {
     pub(crate) media: Vec<(ChannelId, Wanted)>,
-    pub(crate) answer: mpsc::SyncSender<Vec<Option<Taken>>>,
+    pub(crate) answer: Answer<Vec<Option<Taken>>>,
 }
 
 /// Requests in progress.
@@ -65,8 +65,7 @@ impl Looks {
                 return;
             }
             if let Some(Going { asked, taken, .. }) = self.0.pop_front() {
-                // the caller may have stopped waiting
-                let _ = asked.answer.try_send(taken);
+                asked.answer.send(taken);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use api::config::Controller;
@@ -19,6 +19,7 @@ use subsystem::{Allocated, ControllerRecord, OperatorRequest, Record, SubsystemC
 use transport::nvme_tcp::{Access, Branch, DiscoveryLog, End, TargetConfig, Tls};
 use transport::vfio_user::{Custody, Entrance};
 
+use super::answer::{Answer, Answered, answer};
 use super::lines::Vectors;
 use super::looks::LookAsked;
 use super::network::NetworkCounts;
@@ -45,9 +46,6 @@ pub(crate) const MAILBOX_LEN: usize = 256;
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause before retrying a message to a full mailbox.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
-
-/// Channel for an answer.
-pub(crate) type Answer<T> = mpsc::SyncSender<T>;
 
 /// Message to a reactor.
 #[derive(Debug)]
@@ -277,8 +275,8 @@ pub struct Pulse(pub(crate) Address);
 
 impl Pulse {
     /// Asks for an answer; `None` if the reactor's mailbox is full.
-    pub fn ask(&self) -> Option<mpsc::Receiver<()>> {
-        let (answer, answered) = mpsc::sync_channel(1);
+    pub fn ask(&self) -> Option<Answered<()>> {
+        let (answer, answered) = answer();
         let sent = self.0.try_send(Message::Answer(answer));
         sent.is_ok().then_some(answered)
     }

@@ -1,10 +1,10 @@
 //! Snapshots of timing models' state, taken while media are served: the channel captures a part in
 //! every turn, and a complete snapshot is sent to the requester.
 
-use std::sync::mpsc;
-
 use media::Channel;
 use port::{ChannelId, Channels};
+
+use crate::answer::Answer;
 
 /// Requests the state of a medium's drive from its reactor.
 pub type Ask = Box<dyn Fn(Asked) -> anyhow::Result<()> + Send>;
@@ -15,7 +15,7 @@ pub struct Asked {
     /// Memory for the state; without it, only the change count is requested.
     pub room: Option<Box<model::Room>>,
     /// Where the answer goes; `None` if there is no such drive.
-    pub answer: mpsc::SyncSender<Option<Taken>>,
+    pub answer: Answer<Option<Taken>>,
 }
 
 /// Answer of a reactor.
@@ -36,7 +36,7 @@ struct Taking {
     channel: ChannelId,
     /// The drive's change count when the snapshot began.
     changes: u64,
-    answer: mpsc::SyncSender<Option<Taken>>,
+    answer: Answer<Option<Taken>>,
 }
 
 impl Snapshots {
@@ -65,8 +65,7 @@ impl Snapshots {
             }
             (_, changes, _) => {
                 let snapshot = None;
-                // the requester may have stopped waiting
-                let _ = answer.try_send(changes.map(|changes| Taken { changes, snapshot }));
+                answer.send(changes.map(|changes| Taken { changes, snapshot }));
             }
         }
     }
@@ -83,8 +82,7 @@ impl Snapshots {
                 changes: taking.changes,
                 snapshot: Some(Box::new(snapshot)),
             };
-            // the requester may have stopped waiting
-            let _ = taking.answer.try_send(Some(taken));
+            taking.answer.send(Some(taken));
             false
         });
     }

@@ -4,7 +4,8 @@ use engine::{Engine, SubsystemSlot};
 use nvme_spec::Status;
 use subsystem::{OperatorRequest, Subsystem};
 
-use super::message::{Address, Answer, Keep, Message, NewSubsystem, View};
+use super::answer::Answer;
+use super::message::{Address, Keep, Message, NewSubsystem, View};
 
 /// A subsystem on this reactor.
 #[derive(Debug)]
@@ -129,10 +130,7 @@ impl Subsystems {
                 }
                 hosted.lost = false;
             }
-            None => {
-                // the caller may have stopped waiting
-                let _ = answer.try_send(true);
-            }
+            None => answer.send(true),
         }
     }
 
@@ -181,8 +179,7 @@ impl Subsystems {
             };
             if let Some(answer) = self.hosted.swap_remove(at).ending {
                 self.ending -= 1;
-                // the caller may have stopped waiting
-                let _ = answer.try_send(is_kept);
+                answer.send(is_kept);
             }
         }
         worked
@@ -194,16 +191,16 @@ impl Hosted {
         let at = self.requests.iter().position(|(other, _)| *other == token);
         if let Some(at) = at {
             let (_, answer) = self.requests.swap_remove(at);
-            // the caller may have stopped waiting
-            let _ = answer.try_send(result);
+            answer.send(result);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
 
     use engine::Mode;
     use memory::{Bell, EventFd};
@@ -211,6 +208,7 @@ mod tests {
     use subsystem::{Allocated, ControllerId, ControllerRecord, Record, SubsystemConfig};
 
     use super::*;
+    use crate::answer::{Answered, answer};
     use crate::message::Ended;
 
     /// Saves at once, and counts.
@@ -260,8 +258,8 @@ mod tests {
 
     impl Rig {
         /// Creates a namespace of one block.
-        fn change(&mut self) -> mpsc::Receiver<Result<u32, Status>> {
-            let (answer, answered) = mpsc::sync_channel(1);
+        fn change(&mut self) -> Answered<Result<u32, Status>> {
+            let (answer, answered) = answer();
             let namespace = port::namespace::Namespace {
                 nsid: 1,
                 channel: port::ChannelId(0),
@@ -307,9 +305,9 @@ mod tests {
         rig.take_kept();
         assert_eq!(rig.kept.0.load(Ordering::Relaxed), 1);
         assert!(rig.subsystems.has_news(&mut rig.engine), "an answer");
-        assert!(answered.try_recv().is_err());
+        assert!(answered.within(Duration::ZERO).is_none());
         assert!(rig.subsystems.look(&mut rig.engine));
-        assert_eq!(answered.try_recv().unwrap(), Ok(0));
+        assert_eq!(answered.within(Duration::ZERO), Some(Ok(0)));
         assert!(!rig.subsystems.has_news(&mut rig.engine));
         assert!(!rig.subsystems.look(&mut rig.engine));
     }
@@ -318,13 +316,16 @@ mod tests {
     fn a_subsystem_ends_when_what_was_changed_is_kept() {
         let mut rig = rig();
         rig.change();
-        let (answer, answered) = mpsc::sync_channel(1);
+        let (answer, answered) = answer();
         rig.subsystems.end(rig.slot, answer);
         rig.subsystems.look(&mut rig.engine);
-        assert!(answered.try_recv().is_err(), "it is being kept");
+        assert!(
+            answered.within(Duration::ZERO).is_none(),
+            "it is being kept"
+        );
         rig.take_kept();
         rig.subsystems.look(&mut rig.engine);
-        assert!(answered.try_recv().unwrap());
+        assert_eq!(answered.within(Duration::ZERO), Some(true));
         assert_eq!(rig.engine.subsystems_mut().count(), 0);
     }
 }

@@ -16,10 +16,10 @@ use port::time::Time;
 use transport::vfio_user::{Caller, Entrance, Session, SessionConfig};
 use vfio_user::Parting;
 
+use crate::answer::Answer;
 use crate::door::{Door, Seat};
 use crate::lines::Vectors;
 use crate::memory_care::{self, Owner};
-use crate::message::Answer;
 use crate::nodes::Nodes;
 use crate::poller::{Poller, Source};
 use crate::presence::Presence;
@@ -341,8 +341,7 @@ impl Local {
         let Local { door, removal, .. } = self;
         drop(door);
         if let Some(answer) = removal {
-            // the caller may have stopped waiting
-            let _ = answer.try_send(());
+            answer.send(());
         }
     }
 }

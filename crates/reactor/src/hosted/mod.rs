@@ -19,8 +19,8 @@ use transport::vfio_user::Session;
 use self::association::Attached;
 use self::local::Local;
 use self::target::Target;
+use crate::answer::Answer;
 use crate::lines::Vectors;
-use crate::message::Answer;
 use crate::poller::Poller;
 
 /// The way in which hosts reach a controller.

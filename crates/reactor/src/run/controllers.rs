@@ -14,11 +14,12 @@ use memory::DoorbellPages;
 use subsystem::Subsystem;
 use transport::vfio_user::{Entrance, Moving, Resumed, Session, SessionConfig};
 
-use super::{Reactor, reply};
+use super::Reactor;
+use crate::answer::Answer;
 use crate::hosted::local::Local;
 use crate::hosted::target::Target;
 use crate::hosted::{Front, Hosted};
-use crate::message::{Answer, NewController, Way};
+use crate::message::{NewController, Way};
 
 impl Reactor {
     pub(super) fn add_controller(&mut self, new: NewController) -> anyhow::Result<ControllerSlot> {
@@ -268,11 +269,11 @@ impl Reactor {
         &mut self,
         slot: ControllerSlot,
         trace: Option<TraceSpec>,
-        answer: Option<&Answer<()>>,
+        answer: Option<Answer<()>>,
     ) {
         self.watch(slot, |watching| watching.trace = trace);
         if let Some(answer) = answer {
-            reply(answer, ());
+            answer.send(());
         }
     }
 
@@ -304,7 +305,7 @@ impl Reactor {
                 self.end_associations(slot.0, |_| true);
                 self.note_transition(slot.0);
             }
-            _ => reply(&answer, ()),
+            _ => answer.send(()),
         }
     }
 }

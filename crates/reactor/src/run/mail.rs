@@ -2,7 +2,7 @@
 
 use engine::{ControllerSlot, EngineId, Moved};
 
-use super::{Reactor, reply};
+use super::Reactor;
 use crate::hosted::Hosted;
 use crate::message::Message;
 
@@ -20,7 +20,7 @@ impl Reactor {
         {
             let mut asked = self.moves.iter();
             if let Some(at) = asked.position(|m| (m.slot, m.cqid) == (controller, cqid)) {
-                reply(&self.moves.swap_remove(at).answer, result);
+                self.moves.swap_remove(at).answer.send(result);
             }
         }
         any

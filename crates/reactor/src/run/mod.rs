@@ -24,13 +24,14 @@ use port::time::Time;
 use transport::nvme_tcp::DiscoveryLog;
 
 use self::controllers::configure;
+use super::answer::Answer;
 use super::branches::Branches;
 use super::hosted::Hosted;
 use super::hosted::association::{Attached, HOT_NS};
 use super::leaving::{Leaving, Whose};
 use super::lines::Lines;
 use super::looks::Looks;
-use super::message::{Address, Answer, Message, Movable};
+use super::message::{Address, Message, Movable};
 use super::poller::{Poller, Source, source_of};
 use super::raiser::Raiser;
 use super::relays::Relays;
@@ -499,65 +500,62 @@ impl Reactor {
                 self.take_back(from, slot, *branch, end.as_ref());
             }
             Message::OpenChannel(medium, id, answer) => {
-                reply(&answer, self.open_channel(medium, id));
+                answer.send(self.open_channel(medium, id));
             }
             Message::Retune(id, timing, answer) => {
                 let channel = self.engine.channels_mut().get_mut(id);
-                reply(
-                    &answer,
-                    channel.map_or(Ok(()), |channel| channel.retune(&timing)),
-                );
+                answer.send(channel.map_or(Ok(()), |channel| channel.retune(&timing)));
             }
             Message::LoseZone(id, zone, to, answer) => {
-                reply(&answer, self.lose_zone(id, zone, to));
+                answer.send(self.lose_zone(id, zone, to));
             }
             Message::Snapshot(id, asked) => {
                 self.snapshots.begin(self.engine.channels_mut(), id, asked);
             }
             Message::Spread(slot, over, answer) => {
                 self.spread(slot, over);
-                reply(&answer, ());
+                answer.send(());
             }
             Message::Move(queue, to, answer) => self.move_queue(queue, to, answer),
-            Message::Residences(slot, answer) => reply(&answer, self.engine.residences(slot)),
+            Message::Residences(slot, answer) => answer.send(self.engine.residences(slot)),
             Message::CloseChannel(medium, answer) => {
                 self.close_channel(&medium);
-                reply(&answer, ());
+                answer.send(());
             }
             Message::OpenRelay(medium, duty, answer) => {
-                reply(&answer, self.relays.open(medium, duty, &self.poller));
+                answer.send(self.relays.open(medium, duty, &self.poller));
             }
             Message::CloseRelays(medium, answer) => {
                 self.relays.close(&medium, &self.poller);
-                reply(&answer, ());
+                answer.send(());
             }
             Message::AddSubsystem(new, answer) => {
-                reply(&answer, self.subsystems.add(&mut self.engine, *new));
+                answer.send(self.subsystems.add(&mut self.engine, *new));
             }
             Message::EndSubsystem(slot, answer) => self.subsystems.end(slot, answer),
-            Message::AddController(new, answer) => reply(&answer, self.add_controller(*new)),
+            Message::AddController(new, answer) => answer.send(self.add_controller(*new)),
             Message::RemoveController(slot, answer) => self.remove_controller(slot, answer),
             Message::Disconnect(slot, cntlids, answer) => {
                 let is_named = |host: &Attached| cntlids.contains(&host.cntlid());
-                reply(&answer, self.end_associations(slot.0, is_named));
+                answer.send(self.end_associations(slot.0, is_named));
             }
             Message::DisconnectAll(answer) => {
                 self.disconnect_all();
-                reply(&answer, ());
+                answer.send(());
             }
             Message::HasParted(answer) => {
-                reply(&answer, !self.leaving.has_hosts() && self.away.is_empty());
+                answer.send(!self.leaving.has_hosts() && self.away.is_empty());
             }
             Message::SetAccess(slot, access, tls, answer) => {
                 self.set_access(slot.0, access, tls);
-                reply(&answer, ());
+                answer.send(());
             }
             Message::Request(slot, request, answer) => {
                 let engine = &mut self.engine;
                 self.subsystems.request(engine, slot, request, answer);
             }
             Message::View(slot, answer) => {
-                reply(&answer, Subsystems::view(&mut self.engine, slot));
+                answer.send(Subsystems::view(&mut self.engine, slot));
             }
             Message::Kept(slot, version, is_kept) => {
                 let engine = &mut self.engine;
@@ -565,45 +563,45 @@ impl Reactor {
             }
             Message::Tenants(news, answer) => {
                 news.into_iter().for_each(|one| self.tell_tenants(one));
-                reply(&answer, ());
+                answer.send(());
             }
             Message::InspectController(slot, commands, answer) => {
                 let look = self.look(commands);
-                reply(&answer, self.engine.inspect_controller(slot, look));
+                answer.send(self.engine.inspect_controller(slot, look));
             }
-            Message::Associations(slot, answer) => reply(&answer, self.associations_of(slot)),
+            Message::Associations(slot, answer) => answer.send(self.associations_of(slot)),
             Message::InspectLane(home, slot, cqid, commands, answer) => {
                 let look = self.look(commands);
-                reply(&answer, self.engine.inspect_lane(home, slot, cqid, look));
+                answer.send(self.engine.inspect_lane(home, slot, cqid, look));
             }
             Message::Look(asked) => self.looks.begin(asked),
-            Message::Counts(answer) => reply(&answer, self.counts()),
-            Message::NetworkCounts(answer) => reply(&answer, self.network_counts()),
-            Message::Trace(slot, trace, answer) => self.trace(slot, trace, answer.as_ref()),
+            Message::Counts(answer) => answer.send(self.counts()),
+            Message::NetworkCounts(answer) => answer.send(self.network_counts()),
+            Message::Trace(slot, trace, answer) => self.trace(slot, trace, answer),
             Message::Configure(slot, keys, answer) => {
                 self.watch(slot, |watching| configure(watching, &keys));
                 self.set_ana_states(slot, &keys);
-                reply(&answer, ());
+                answer.send(());
             }
-            Message::HasReplayed(answer) => reply(&answer, self.has_replayed()),
+            Message::HasReplayed(answer) => answer.send(self.has_replayed()),
             Message::ReleaseCopies(answer) => {
                 self.release_copies();
-                reply(&answer, ());
+                answer.send(());
             }
             Message::Release(answer) => {
                 self.release();
-                reply(&answer, ());
+                answer.send(());
             }
             Message::SetPaused(paused, answer) => {
                 self.engine.set_paused(paused);
                 if !paused {
                     self.open_targets();
                 }
-                reply(&answer, ());
+                answer.send(());
             }
-            Message::IsDrained(answer) => reply(&answer, self.engine.is_drained()),
+            Message::IsDrained(answer) => answer.send(self.engine.is_drained()),
             Message::Discovery(log) => self.set_discovery(log),
-            Message::Answer(answer) => reply(&answer, ()),
+            Message::Answer(answer) => answer.send(()),
             Message::Stop => self.stopped = true,
         }
     }
@@ -670,18 +668,13 @@ impl Reactor {
         if slot != controller {
             let hosts = self.target_mut(controller.0).map(|it| it.associations());
             if !hosts.is_some_and(|hosts| hosts.contains(&slot)) {
-                return reply(&answer, Err(MoveError::Gone(cqid)));
+                return answer.send(Err(MoveError::Gone(cqid)));
             }
         }
         match self.engine.move_lane(slot, cqid, to, self.clock.now()) {
             Ok(true) => self.moves.push(AskedMove { slot, cqid, answer }),
-            Ok(false) => reply(&answer, Ok(())),
-            Err(error) => reply(&answer, Err(error)),
+            Ok(false) => answer.send(Ok(())),
+            Err(error) => answer.send(Err(error)),
         }
     }
-}
-
-/// Sends an answer, for which the caller may have stopped waiting.
-fn reply<T>(answer: &Answer<T>, value: T) {
-    let _ = answer.try_send(value);
 }

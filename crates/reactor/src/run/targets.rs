@@ -1,7 +1,7 @@
 //! Hosts over NVMe/TCP: each gets a controller when it comes, which is removed after it has left.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use anyhow::Context;
 use controller::ControllerConfig;
@@ -15,6 +15,7 @@ use transport::nvme_tcp::{
 };
 
 use super::Reactor;
+use crate::answer::answer;
 use crate::hosted::association::Attached;
 use crate::hosted::target::Target;
 use crate::hosted::{Front, Hosted};
@@ -449,7 +450,7 @@ impl Reactor {
 
     fn tell_tenant(&mut self, slot: ControllerSlot, to: EngineId, tenant: Option<TenantId>) {
         // No one waits for the answer.
-        let (answer, _) = mpsc::sync_channel(1);
+        let (answer, _) = answer();
         let news = vec![TenantNews::Controller(self.id, slot, tenant)];
         self.late.push_back((to, Message::Tenants(news, answer)));
     }

@@ -60,7 +60,7 @@ fn silent(reactors: &[Pulse], bound: Duration) -> Option<usize> {
     let asked: Vec<_> = reactors.iter().map(Pulse::ask).collect();
     asked.into_iter().position(|answer| {
         let left = deadline.saturating_duration_since(Instant::now());
-        answer.is_none_or(|answer| answer.recv_timeout(left).is_err())
+        answer.is_none_or(|answer| answer.within(left).is_none())
     })
 }
 

@@ -28,7 +28,8 @@ use transport::nvme_tcp::{
 };
 
 use super::places::Places;
-use crate::message::{Answer, Listening};
+use crate::answer::Answer;
+use crate::message::Listening;
 use crate::network::NetworkCounts;
 use crate::poller::{Interest, Poller, Source, source_of};
 use crate::presence::{HostView, Presence};
@@ -651,8 +652,7 @@ impl Target {
         } = self;
         drop(listener);
         if let Some(answer) = removal {
-            // the caller may have stopped waiting
-            let _ = answer.try_send(());
+            answer.send(());
         }
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use media::Medium;
+use reactor::answer::answer;
 use reactor::snapshots::{Ask, Asked, Taken};
 
 use super::Place;
@@ -208,10 +209,10 @@ impl Watched {
         room: Option<Box<model::Room>>,
         until: Instant,
     ) -> anyhow::Result<Option<Taken>> {
-        let (answer, answered) = mpsc::sync_channel(1);
+        let (answer, answered) = answer();
         (self.ask)(Asked { room, answer })?;
         let left = until.saturating_duration_since(Instant::now());
-        let taken = answered.recv_timeout(left);
+        let taken = answered.within(left);
         taken.context("the reactor that serves it does not respond")
     }
 }
