@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
+use load::Host;
+use load::host::doorbells_name;
 use nvme_spec::identify::namespace::DeallocatedReads;
 use nvme_spec::identify::{IdentifyController, IdentifyNamespace, ascii_text};
 use nvme_spec::key_value::IdentifyKvNamespace;
 use nvme_spec::opcode::Csi;
 use serde::Serialize;
 use terminal::units;
-
-use crate::load::{Host, doorbells_name};
 
 /// A controller and its active namespaces.
 #[derive(Clone, Debug, Serialize)]

@@ -1,12 +1,13 @@
 //! Results of a job, as text and as JSON.
 
 use driver::workload::JobResult;
+use load::host::Measured;
+use load::placement::Placement;
 use serde::Serialize;
 use terminal::table::{Align, Table};
 use terminal::units;
 
 use crate::figures::{LatencyReport, bytes_per_s, rounded};
-use crate::placement::Placement;
 
 /// First commands on an idle queue, measured beside the job.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -113,6 +114,16 @@ impl JobReport {
             reactor_busy_ns_per_command: reactor_busy_ns_per_command.map(rounded),
             cold: None,
             also: Vec::new(),
+        }
+    }
+
+    /// Figures of a job, with those of the reactor.
+    pub(crate) fn of(measured: &Measured) -> Self {
+        let stalls = measured.server_stalls;
+        JobReport {
+            server_stalls: stalls.count,
+            server_stalled_ns: stalls.ns,
+            ..JobReport::new(&measured.result, measured.reactor_busy_ns_per_command)
         }
     }
 

@@ -14,7 +14,4 @@ mod figures;
 mod identity;
 mod job;
 mod line;
-mod load;
 mod physical;
-mod placement;
-mod trace;

@@ -83,7 +83,7 @@ impl Format {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Our own crates.
-const CRATES: [&str; 31] = [
+const CRATES: [&str; 32] = [
     "api",
     "authentication",
     "client",
@@ -96,6 +96,7 @@ const CRATES: [&str; 31] = [
     "guest_rig",
     "holder",
     "lab",
+    "load",
     "loopback",
     "machine",
     "media",

@@ -20,7 +20,6 @@ use terminal::table::{Align, Table};
 use super::as_host::AsHost;
 use super::wait::WaitArg;
 use super::{UsageError, consent};
-use crate::load;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -161,7 +160,7 @@ impl Conformance {
         let target = self.target.as_ref().context("--target is missing")?;
         let place = target.to_string();
         if matches!(target, Place::NvmeTcp(_)) && self.doorbells != Doorbells::Auto {
-            let how = load::doorbells_name(self.doorbells);
+            let how = load::host::doorbells_name(self.doorbells);
             return Err(UsageError(format!(
                 "--doorbells {how}: a target over NVMe/TCP has no doorbells; leave it out"
             ))
@@ -178,7 +177,7 @@ impl Conformance {
             "warning: everything on {place} is being overwritten"
         ));
         let outcomes = run(&mut bench, &selection, &interrupt);
-        let output = Output::new(place, load::doorbells_name(self.doorbells), &outcomes);
+        let output = Output::new(place, load::host::doorbells_name(self.doorbells), &outcomes);
         if self.json {
             terminal::print_json(&output)?;
         } else {

@@ -1,18 +1,14 @@
 //! `nvmirage bench floor`: measures the limits of the machine itself.
 
 use std::thread;
-use std::time::Duration;
 
-use anyhow::{Context, bail};
-use driver::floor;
-use machine::clock::Clock;
+use anyhow::bail;
+use load::floor::{Figures, measure};
+use load::placement::{Pair, Placement};
 use machine::cpu;
-use memory::HostMemory;
 use serde::Serialize;
 use terminal::table::{Align, Table};
 use terminal::units;
-
-use crate::placement::{Pair, Placement, between, fastest};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,21 +19,6 @@ Examples:
 
 A command to a drive on another core moves a cache line there and one back, and a read copies its
 data: no drive is faster than these.";
-
-/// Round trips, or copies, between two readings of the clock: few enough that some runs pass
-/// undisturbed by other threads.
-const ROUNDS: u32 = 4096;
-/// Measuring time of each figure. The fastest run counts, because disturbances only add time.
-const TIME_NS: u64 = 300_000_000;
-/// Size of the copy source: much larger than the caches.
-const COPY_MEMORY_LEN: usize = 256 << 20;
-/// Memory for rings and words, and the allocator's own memory beside a buffer.
-const SMALL_MEMORY_LEN: usize = 1 << 20;
-/// Number of wake-ups. The median counts, because waking takes different paths.
-const WAKE_UPS: usize = 11;
-/// Sleep before each wake-up: a CPU that has been halted for longer wakes later, up to about this
-/// time.
-const IDLE: Duration = Duration::from_millis(200);
 
 /// Measure this machine's lower bound on drive latency
 #[derive(Debug, clap::Args)]
@@ -61,37 +42,6 @@ pub struct Floor {
 struct Brief {
     cpus: [u32; 2],
     placement: Placement,
-}
-
-/// Measurements, in nanoseconds.
-#[derive(Debug, Serialize)]
-struct Figures {
-    /// The CPU that calls and copies, and the CPU that answers.
-    cpus: [u32; 2],
-    /// Placement derived from the round trip of a cache line.
-    placement: Placement,
-    /// Round trip of a cache line.
-    round_trip_ns: f64,
-    /// A submission entry and its doorbell one way, a completion back.
-    sqe_to_cqe_ns: f64,
-    /// The same where one thread is host and controller, in batches of 32.
-    one_cpu_sqe_to_cqe_ns: f64,
-    copy_4k_ns: Copies,
-    /// From the signal of an eventfd until the thread that slept on it reports that it runs.
-    eventfd_wake_ns: f64,
-}
-
-/// Copies of 4 KiB from memory at random.
-#[derive(Debug, Serialize)]
-struct Copies {
-    plain: f64,
-    /// With the source of later copies prefetched.
-    prefetch: f64,
-    /// The same with the source on huge pages; `None` if the system provides none.
-    huge: Option<f64>,
-    /// Why `huge` is missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    huge_missing: Option<String>,
 }
 
 impl Floor {
@@ -175,79 +125,10 @@ fn shown(figures: &Figures) -> String {
     format!("between CPU {a} and CPU {b}, the fastest of many short runs\n{table}")
 }
 
-/// Measures everything. Pins the calling thread to the first CPU.
-fn measure(cpus: [u32; 2]) -> anyhow::Result<Figures> {
-    let [caller, answerer] = cpus;
-    cpu::pin_or_say(caller)?;
-    let clock = Clock::new();
-    let now = || clock.now().0;
-    let rings = HostMemory::new(SMALL_MEMORY_LEN).context("cannot make memory")?;
-
-    let (line, other) = floor::cache_line(&rings)?;
-    let round_trip_ns = between(
-        answerer,
-        || other.serve(),
-        line,
-        |line| fastest(&clock, TIME_NS, || line.measure(ROUNDS, &now)),
-    )?;
-    let (entry, other) = floor::queue_entry(&rings)?;
-    let sqe_to_cqe_ns = between(
-        answerer,
-        || other.serve(),
-        entry,
-        |entry| fastest(&clock, TIME_NS, || entry.measure(ROUNDS, &now)),
-    )?;
-    let mut own = floor::OwnRing::new(&rings)?;
-    let one_cpu_sqe_to_cqe_ns = fastest(&clock, TIME_NS, || own.measure(ROUNDS, &now))?;
-    let (waker, other) = floor::wake_up(&rings)?;
-    let eventfd_wake_ns = between(
-        answerer,
-        || other.serve(),
-        waker,
-        |waker| {
-            let mut all = Vec::with_capacity(WAKE_UPS);
-            for _ in 0..WAKE_UPS {
-                all.push(waker.measure(IDLE, &now)?);
-            }
-            all.sort_by(f64::total_cmp);
-            Ok(all[WAKE_UPS / 2])
-        },
-    )?;
-    Ok(Figures {
-        cpus,
-        placement: Placement::of(round_trip_ns),
-        round_trip_ns,
-        sqe_to_cqe_ns,
-        one_cpu_sqe_to_cqe_ns,
-        copy_4k_ns: copies(&clock)?,
-        eventfd_wake_ns,
-    })
-}
-
-fn copies(clock: &Clock) -> anyhow::Result<Copies> {
-    let now = || clock.now().0;
-    let copy = |memory: &HostMemory, prefetch| {
-        let mut copies = floor::Copies::new(memory, COPY_MEMORY_LEN)?;
-        fastest(clock, TIME_NS, || copies.measure(ROUNDS, prefetch, &now))
-    };
-    let len = COPY_MEMORY_LEN + SMALL_MEMORY_LEN;
-    let memory = HostMemory::new(len).context("cannot make memory")?;
-    let (plain, prefetch) = (copy(&memory, false)?, copy(&memory, true)?);
-    drop(memory);
-    let (huge, huge_missing) = match HostMemory::on_huge_pages(len) {
-        Ok((memory, _)) => (Some(copy(&memory, true)?), None),
-        Err(error) => (None, Some(format!("the system gives none: {error}"))),
-    };
-    Ok(Copies {
-        plain,
-        prefetch,
-        huge,
-        huge_missing,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use load::floor::Copies;
+
     use super::*;
 
     #[test]

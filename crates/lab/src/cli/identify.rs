@@ -2,11 +2,11 @@
 
 use driver::Doorbells;
 use driver::bus::place::Place;
+use load::{Host, Needs};
 
 use super::as_host::AsHost;
 use super::wait::WaitArg;
 use crate::identity::Identity;
-use crate::load::{Host, Needs};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,12 +8,12 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use api::config::Size;
 use driver::bus::Bus as _;
-use driver::bus::movable::{MemoryCopy, Movable, Move, MoveError};
+use driver::bus::movable::Movable;
 use driver::bus::place::Place;
 use driver::io::Namespace;
-use driver::workload::beside::{Beside, Submitted};
-use driver::workload::{self, Job, JobResult, Phase, Progress, Rw, Setting};
-use driver::{Device, Doorbells, DriverError, Options, Shutdown};
+use driver::workload::{Job, JobResult, Phase, Progress, Rw};
+use driver::{Device, Doorbells, Options, Shutdown};
+use load::moving::{self, Mover};
 use serde::Serialize;
 use terminal::interrupt::Interrupt;
 use terminal::units;
@@ -38,11 +38,6 @@ const DEPTH_MAX: u16 = 1024;
 const BLOCK: u32 = 4096;
 /// Memory shared with the drive beside the commands' data.
 const MEMORY: usize = 32 << 20;
-/// Rounds of the copy of the host's memory before the stop; the first one copies everything.
-const ROUNDS: u64 = 5;
-/// Time from one to the next, in nanoseconds.
-const ROUND_NS: u64 = 10_000_000;
-
 /// Move a drive from one server to another
 ///
 /// Attaches to the drive at the first server as its host, and does I/O. Half-way it copies its
@@ -123,51 +118,6 @@ struct Report {
     blocks_verified: u64,
 }
 
-/// Moves the drive at some time, in a turn of the job's loop.
-struct Mover<'a> {
-    bus: &'a Movable,
-    to: &'a PathBuf,
-    /// When the next round is due.
-    due_ns: u64,
-    copy: Option<MemoryCopy>,
-    moved: Option<Result<Move, MoveError>>,
-    before: u64,
-    after: u64,
-}
-
-impl Beside for Mover<'_> {
-    fn turn(&mut self, now: u64) -> Result<(), DriverError> {
-        if self.moved.is_none() && now >= self.due_ns {
-            self.due_ns = now + ROUND_NS;
-            if let Err(error) = self.go_on() {
-                self.moved = Some(Err(error));
-            }
-        }
-        Ok(())
-    }
-
-    fn submitted(&mut self, _: Submitted) {
-        match self.moved {
-            None => self.before += 1,
-            Some(_) => self.after += 1,
-        }
-    }
-}
-
-impl Mover<'_> {
-    /// The next round, or the move.
-    fn go_on(&mut self) -> Result<(), MoveError> {
-        match &mut self.copy {
-            None => self.copy = Some(self.bus.copy_memory().map_err(MoveError::Stayed)?),
-            Some(copy) if copy.rounds < ROUNDS => {
-                self.bus.copy_written(copy).map_err(MoveError::Stayed)?;
-            }
-            Some(copy) => self.moved = Some(Ok(self.bus.move_copied(self.to, copy)?)),
-        }
-        Ok(())
-    }
-}
-
 impl Migrate {
     /// Runs the command, and prints its result.
     ///
@@ -202,23 +152,7 @@ impl Migrate {
         let job = self.job(&namespace, depth)?;
         let bus = device.shared_bus().clone();
         let runtime_ns = u64::from(self.runtime) * 1_000_000_000;
-        let mut mover = Mover {
-            bus: &bus,
-            to: &self.to,
-            due_ns: bus.now_ns() + runtime_ns / 2,
-            copy: None,
-            moved: None,
-            before: 0,
-            after: 0,
-        };
-        let clock = || bus.now_ns();
-        let setting = Setting {
-            namespace: &namespace,
-            queues: std::slice::from_mut(&mut queue),
-            memory: device.memory(),
-            clock: &clock,
-            beside: &mut mover,
-        };
+        let mut mover = Mover::new(&bus, &self.to, bus.now_ns() + runtime_ns / 2);
         let mut progress = |progress: Progress| {
             // The blocks that were written are checked nevertheless.
             if interrupt.is_set() && progress.phase != Phase::Verify {
@@ -227,7 +161,15 @@ impl Migrate {
                 ControlFlow::Continue(())
             }
         };
-        let done = workload::run_in(&job, setting, &mut progress);
+        let memory = device.memory();
+        let done = moving::run(
+            &job,
+            &namespace,
+            &mut queue,
+            memory,
+            &mut mover,
+            &mut progress,
+        );
         let Mover {
             copy,
             moved,

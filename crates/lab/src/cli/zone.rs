@@ -3,6 +3,7 @@
 use driver::Doorbells;
 use driver::bus::place::Place;
 use driver::zoned::Zone;
+use load::{Host, Needs};
 use nvme_spec::opcode::Csi;
 use nvme_spec::zoned::ZoneState;
 use serde::Serialize;
@@ -11,7 +12,6 @@ use terminal::units;
 
 use super::as_host::AsHost;
 use super::wait::WaitArg;
-use crate::load::{Host, Needs};
 
 /// Show the zones of a drive, over vfio-user, NVMe/TCP or on this machine
 #[derive(Debug, clap::Args)]

@@ -20,6 +20,7 @@ use driver::Doorbells;
 use driver::bus::place::Place;
 use driver::io::Namespace;
 use driver::workload::{Job, Rw};
+use load::{Host, Needs, Queue};
 use machine::cpu;
 use serde::Serialize;
 use server::Server;
@@ -30,7 +31,6 @@ use terminal::progress;
 use crate::identity::Identity;
 use crate::job::JobReport;
 use crate::line::Line;
-use crate::load::{Host, Needs, Queue};
 
 /// Bytes of each drive.
 const DRIVE_LEN: u64 = 256 << 20;
@@ -233,7 +233,7 @@ impl Run<'_> {
             }
         });
         line.clear();
-        report
+        Ok(JobReport::of(&report?))
     }
 
     /// Duration of the next job.

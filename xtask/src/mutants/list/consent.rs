@@ -40,8 +40,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "consent-bench-keys",
         guard: "a bench of keys spares keys that are not its own",
         file: "crates/lab/src/cli/kv/bench.rs",
-        from: "Op::Exist if status.is_success() => bail!(self.keys_taken()),",
-        to: "Op::Exist if status.is_success() => drop(self.keys_taken()),",
+        from: "        ensure!(!found, self.keys_taken());",
+        to: "        let _ = (found, self.keys_taken());",
         test: program("consent::a_bench_of_keys_spares_those_of_others"),
     },
     Mutation {

@@ -77,22 +77,22 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "replay-destroys-nothing-unasked",
         guard: "a replay changes no data unless that is meant",
-        file: "crates/lab/src/trace/replay/plan.rs",
+        file: "crates/load/src/trace/replay/plan.rs",
         from: "        count == 0 || settings.write || settings.reads_only,",
         to: "        count == 0 || !settings.reads_only,",
         test: unit(
-            "lab",
+            "load",
             "trace::replay::plan::tests::nothing_is_changed_unless_that_is_meant",
         ),
     },
     Mutation {
         name: "replay-in-bounds",
         guard: "what a drive has not is refused before the first command",
-        file: "crates/lab/src/trace/replay/make.rs",
+        file: "crates/load/src/trace/replay/make.rs",
         from: ".is_some_and(|end| end <= size) {",
         to: ".is_some() {",
         test: unit(
-            "lab",
+            "load",
             "trace::replay::plan::tests::what_the_drive_has_not_is_refused_before_anything_is_done",
         ),
     },

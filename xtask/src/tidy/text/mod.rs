@@ -26,6 +26,7 @@ const SAFE_CRATES: &[&str] = &[
     "driver",
     "engine",
     "lab",
+    "load",
     "loopback",
     "machine",
     "model",

@@ -250,7 +250,7 @@ fn crates_that_look_at_the_machine() {
         [""; 0]
     );
     assert_eq!(
-        found("crates/lab/src/load/mod.rs", "use std::fs;\n"),
+        found("crates/lab/src/physical/mod.rs", "use std::fs;\n"),
         [""; 0]
     );
 }

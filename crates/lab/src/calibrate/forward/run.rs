@@ -212,7 +212,7 @@ impl Run {
         match self.places {
             Places::Keys(Keys::Bench) => {
                 let number = self.pick(u64::from(u32::MAX));
-                key_hash(crate::load::bench_key(number).as_bytes())
+                key_hash(load::keys::bench_key(number).as_bytes())
             }
             _ => {
                 let place = self.pick(KEYS);

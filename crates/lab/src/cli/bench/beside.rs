@@ -9,13 +9,14 @@ use driver::Doorbells;
 use driver::bus::place::{AnyBus, Place};
 use driver::io::Namespace;
 use driver::workload::beside::{Cold, Stores, Storm};
-use driver::workload::{Clock, Job, Neighbour};
+use driver::workload::{Job, Neighbour};
+use load::beside::{Load, Ticks};
+use load::idle::{DEPTH, DEPTH_MAX, Idle, Kept};
+use load::{Host, Needs, Queue};
 use terminal::progress;
 
 use crate::figures::LatencyReport;
 use crate::job::ColdReport;
-use crate::load::idle::{DEPTH, DEPTH_MAX, Idle, Kept};
-use crate::load::{Host, Needs, Queue};
 
 /// Queue pairs whose doorbells the neighbour writes, and the commands that each can hold.
 const STORM_QUEUES: u16 = 8;
@@ -105,12 +106,6 @@ struct Also {
     namespace: Namespace,
 }
 
-/// Background load of one job.
-pub(super) type Beside<'a, K> = (
-    (Option<Cold<'a, AnyBus, K>>, Option<Storm<'a, AnyBus>>),
-    Vec<Neighbour<'a, AnyBus, K>>,
-);
-
 impl BesideArgs {
     /// Addresses of the further drives that run each job.
     pub(super) fn also(&self) -> impl Iterator<Item = &Place> {
@@ -192,13 +187,13 @@ impl Also {
 
 impl Besides {
     /// Background load of one job.
-    pub(super) fn of_job<'a, K: Clock>(
+    pub(super) fn of_job<'a>(
         &'a mut self,
         host: &mut Host,
         namespace: &Namespace,
         job: &Job,
-        clock: &'a K,
-    ) -> anyhow::Result<Beside<'a, K>> {
+        clock: &'a Ticks,
+    ) -> anyhow::Result<Load<'a>> {
         let memory = host.device().memory();
         let every = self.cold_every_ns;
         let cold = self
@@ -247,7 +242,7 @@ impl Besides {
 }
 
 /// Result of the cold queue, if it ran commands.
-pub(super) fn cold_report<K: Clock>(cold: &Cold<'_, AnyBus, K>) -> Option<ColdReport> {
+pub(super) fn cold_report(cold: &Cold<'_, AnyBus, Ticks>) -> Option<ColdReport> {
     let (latency, commands, errors) = cold.result();
     (commands > 0).then(|| ColdReport {
         commands,

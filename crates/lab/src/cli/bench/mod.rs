@@ -16,6 +16,9 @@ use driver::bus::place::Place;
 use driver::io::Namespace;
 use driver::workload::{Job, JobZones, Neighbour, Ring, Rw};
 use driver::zoned::Zone;
+use load::placement::Pair;
+use load::record::Recorder;
+use load::{Host, Needs, Queue};
 use machine::cpu;
 use nvme_spec::opcode::Csi;
 use serde::Serialize;
@@ -28,9 +31,6 @@ use super::wait::WaitArg;
 use super::{UsageError, consent};
 use crate::job::{AlsoReport, JobReport};
 use crate::line::Line;
-use crate::load::record::Recorder;
-use crate::load::{self, Host, Needs, Queue};
-use crate::placement::Pair;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -249,7 +249,7 @@ impl Bench {
             doorbells: host
                 .device()
                 .doorbells()
-                .map_or("none", load::doorbells_name),
+                .map_or("none", load::host::doorbells_name),
             ring: self.ring.name(),
             idle_queues: self.beside.idle_queues,
             jobs: Vec::new(),
@@ -437,7 +437,7 @@ impl Bench {
         }
         let mut jobs = Vec::new();
         for bs in &self.bs {
-            let block_size = load::check_block_size(bs.0)
+            let block_size = load::host::check_block_size(bs.0)
                 .map_err(|error| UsageError(format!("--bs {bs}: {error}")))?;
             for &queue_depth in &self.qd {
                 jobs.push(Job {
@@ -491,10 +491,9 @@ fn one(
     let title = crate::job::title(job.rw.name(), job.block_size, job.queue_depth);
     let before = pair.look();
     let line = Line::new(&title, job.runtime);
-    let clock = host.clock();
-    let now = || clock.now().0;
+    let clock = host.ticks();
     let others = besides.also();
-    let mut beside = besides.of_job(host, namespace, job, &now)?;
+    let mut beside = besides.of_job(host, namespace, job, &clock)?;
     let mut all = (&mut beside, recorder.as_mut());
     let report = host.measure_on(queues, namespace, job, &mut all, &mut |now| {
         line.update(now);
@@ -505,7 +504,7 @@ fn one(
         }
     });
     line.clear();
-    let report = report?;
+    let report = JobReport::of(&report?);
     let ((cold, _), also) = &mut beside;
     also.iter_mut().try_for_each(Neighbour::finish)?;
     let also = others.into_iter().zip(&*also).map(|(target, its)| {

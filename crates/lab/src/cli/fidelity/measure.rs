@@ -1,5 +1,6 @@
 //! One drive at all of its points: the oracle's answers, virtual time, and real runs.
 
+use load::placement::Placement;
 use model::Parameters;
 use model::preset::Preset;
 use serde::Serialize;
@@ -9,7 +10,6 @@ use super::Emulation;
 use super::compound::Compound;
 use super::published::{self, Comparison};
 use super::real::{Bytes, Excluded, Rig, Run, Setup};
-use crate::placement::Placement;
 
 /// A completion that the host sees more than this after its modelled time is late.
 const LATE_NS: i64 = 2_000;

@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use api::config::{self, Config, Initial, Listen, MediumKeys, MediumKind, Size, Timing, Zoned};
+use driver::Doorbells;
 use driver::bus::place::Place;
 use driver::io::Namespace;
 use driver::key_value::{Dialect, Keys};
-use driver::program::{self, Pace, Ran, Rules, Target, Worker};
-use driver::{Doorbells, DriverError};
-use machine::clock::Clock;
+use driver::program::{Ran, Target, Worker};
+use load::placement::{Pair, Placement};
+use load::{Host, Needs, Queue};
 use machine::cpu;
 use machine::files::read_text;
 use memory::Buffer;
@@ -27,9 +28,6 @@ use model::preset::Preset;
 use simulate::points::{Command, KEYS_MAX, Measured, Phase, PointOp, Points};
 use tempfile::TempDir;
 use terminal::interrupt::Interrupt;
-
-use crate::load::{Host, Needs, Queue};
-use crate::placement::{Pair, Placement};
 
 /// Bound between two clock readings of the host; a turn of its loop takes a microsecond at most.
 pub(super) const STALL_NS: u64 = 20_000;
@@ -42,7 +40,7 @@ const BASELINE_SHOWN: u64 = 50_000;
 /// Step between the null drive's offsets: far from the previous one, and reaches all in the end.
 const STRIDE: u64 = 104_729;
 /// Maximum length of a course.
-pub(super) const COURSE_NS: u64 = 30_000_000_000;
+pub(super) const COURSE_NS: u64 = load::program::COURSE_NS;
 /// Attempts at a run that the machine disturbs; the last one counts as it is.
 const TRIES: u32 = 5;
 /// Size of the null drive in bytes.
@@ -104,31 +102,6 @@ pub(super) struct Seat {
     target: Target,
     /// Bound between two clock readings of the host.
     stall_ns: u64,
-}
-
-/// The machine's clock.
-struct Real<'i> {
-    clock: Clock,
-    /// Ends a run, as [`COURSE_NS`] does; `None` for a run without a bound.
-    interrupt: Option<&'i Interrupt>,
-}
-
-impl Pace for Real<'_> {
-    #[inline]
-    fn now_ns(&mut self) -> u64 {
-        self.clock.now().0
-    }
-
-    #[inline]
-    fn pass(&mut self, _: Option<u64>) -> Result<(), DriverError> {
-        Ok(())
-    }
-
-    #[inline]
-    fn is_over(&mut self, since_ns: u64) -> bool {
-        let interrupt = self.interrupt;
-        interrupt.is_some_and(|interrupt| since_ns > COURSE_NS || interrupt.is_set())
-    }
 }
 
 impl Seat {
@@ -194,16 +167,15 @@ impl Seat {
             depth: phase.depth,
             commands,
         });
-        let mut workers: Vec<Worker<'_, _>> = workers.collect();
-        let rules = Rules {
-            delay_ns: 0,
-            stall_ns: self.stall_ns,
-        };
-        let mut pace = Real {
-            clock: self.host.clock(),
+        let mut workers: Vec<_> = workers.collect();
+        let clock = self.host.clock();
+        Ok(load::program::run(
+            &clock,
+            &mut workers,
+            &target,
+            self.stall_ns,
             interrupt,
-        };
-        Ok(program::run(&mut workers, &target, rules, &mut pace)?)
+        )?)
     }
 }
 

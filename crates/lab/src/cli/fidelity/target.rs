@@ -13,6 +13,7 @@ use api::config::{MAX_ALLOWANCE, Size};
 use driver::bus::place::Place;
 use driver::io::Namespace;
 use driver::program::{Ran, Target};
+use load::Host;
 use model::Parameters;
 use model::preset::Preset;
 use nvme_spec::opcode::Csi;
@@ -24,7 +25,6 @@ use terminal::units;
 use super::measure::{Drive, median, spread_pct};
 use super::real::{self, REST, Seat};
 use super::shown::name_of;
-use crate::load::Host;
 
 /// Bound between two clock readings of the host: a turn of its loop may send or receive all data
 /// of the commands in flight, up to 2 MiB.

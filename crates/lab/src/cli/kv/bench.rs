@@ -2,16 +2,15 @@
 
 use anyhow::{bail, ensure};
 use api::config::Size;
-use driver::key_value::{Compound, Dialect, Rule};
+use driver::key_value::Dialect;
+use load::keys::{self, Done, Job, Op, bench_key};
 use memory::Buffer;
-use nvme_spec::{Status, samsung};
 use serde::Serialize;
 use terminal::table::{Align, Table};
 use terminal::{progress, units};
 
 use super::{Client, VALUE_MAX};
 use crate::figures::{LatencyReport, bytes_per_s, rounded};
-use crate::load::bench_key;
 
 /// Measure store and retrieve performance, with keys of its own, deleted at the end
 #[derive(Debug, clap::Args)]
@@ -75,14 +74,6 @@ struct JobReport {
     errors: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Op {
-    Exist,
-    Put,
-    Get,
-    Del,
-}
-
 impl Bench {
     /// Commands in flight, and bytes of the largest command.
     pub(super) fn needs(&self) -> (u16, u32) {
@@ -118,7 +109,7 @@ impl Bench {
         let mut buffers = Vec::new();
         for _ in 0..client.queue.depth() {
             let buffer = client.host.device().alloc(data_len as usize)?;
-            buffer.write_from(0, &vec![VALUE_BYTE; data_len as usize]);
+            buffer.write_from(0, &vec![keys::VALUE_BYTE; data_len as usize]);
             buffers.push(buffer);
         }
         let mut run = |op| self.measure(client, op, len, &buffers);
@@ -161,68 +152,23 @@ impl Bench {
         len: u32,
         buffers: &[Buffer],
     ) -> anyhow::Result<JobReport> {
-        let clock = client.host.clock();
-        let now = || clock.now().0;
-        // Keys per command.
-        let each = match op {
-            Op::Put => self.compound.unwrap_or(1).into(),
-            Op::Exist | Op::Get | Op::Del => 1,
+        let job = Job {
+            count: self.count,
+            value_len: len,
+            compound: self.compound,
         };
-        let commands = self.count.div_ceil(each) as usize;
-        let mut latencies = Vec::with_capacity(commands);
-        let mut begun = vec![0; buffers.len()];
-        let start = now();
-        let mut next = 0;
-        while latencies.len() < commands {
-            while next < self.count && client.queue.in_flight() < client.queue.depth() {
-                let Some(cid) = client.queue.next_cid() else {
-                    break;
-                };
-                let buffer = &buffers[usize::from(cid)];
-                let last = self.count.min(next + each);
-                let (mut sqe, moves) = match op {
-                    Op::Put if self.compound.is_some() => {
-                        let compound = compound(next..last, len)?;
-                        let bytes = compound.bytes();
-                        buffer.write_from(0, &bytes);
-                        (client.keys.compound(&compound), bytes.len())
-                    }
-                    Op::Put => (client.keys.store(&key(next), len, Rule::Any)?, len as usize),
-                    Op::Get => (client.keys.retrieve(&key(next), len)?, len as usize),
-                    Op::Exist => (client.keys.exist(&key(next))?, 0),
-                    Op::Del => (client.keys.delete(&key(next))?, 0),
-                };
-                if moves > 0 {
-                    let pointer = client.queue.pointer(cid, buffer, 0, moves)?;
-                    pointer.put(&mut sqe);
-                }
-                begun[usize::from(cid)] = now();
-                client
-                    .queue
-                    .submit(sqe)
-                    .map_err(|_| anyhow::anyhow!("the queue is full"))?;
-                next = last;
-            }
-            client.queue.ring()?;
-            client.queue.poll()?;
-            let ended = now();
-            while let Some(cqe) = client.queue.next_completion() {
-                let status = cqe.status.status();
-                match op {
-                    Op::Del => {}
-                    Op::Exist if status.is_success() => bail!(self.keys_taken()),
-                    Op::Exist if is_missing(status) => {}
-                    _ if status.is_success() => {}
-                    _ => bail!("a command ended with {status}"),
-                }
-                latencies.push(ended - begun[usize::from(cqe.cid)]);
-            }
-        }
+        let clock = client.host.clock();
+        let drive = (&mut client.queue, &client.keys, buffers);
+        let Done {
+            mut latencies,
+            elapsed_ns,
+            found,
+        } = keys::run(&clock, drive, &job, op)?;
+        ensure!(!found, self.keys_taken());
         let len = match op {
             Op::Put | Op::Get => len,
             Op::Exist | Op::Del => 0,
         };
-        let elapsed_ns = now() - start;
         Ok(JobReport::of(
             op,
             &mut latencies,
@@ -233,40 +179,12 @@ impl Bench {
     }
 }
 
-/// Whether a status means that the key does not exist.
-fn is_missing(status: Status) -> bool {
-    [
-        Status::KV_KEY_DOES_NOT_EXIST,
-        samsung::status::KEY_DOES_NOT_EXIST,
-    ]
-    .contains(&status)
-}
-
-/// Fill byte of values.
-const VALUE_BYTE: u8 = 0x5a;
-
-fn key(number: u32) -> Vec<u8> {
-    bench_key(number.into()).into_bytes()
-}
-
-/// Compound command that stores these keys.
-fn compound(keys: std::ops::Range<u32>, len: u32) -> anyhow::Result<Compound> {
-    let value = vec![VALUE_BYTE; len as usize];
-    let mut compound = Compound::default();
-    for number in keys {
-        compound.store(&key(number), &value, Rule::Any)?;
-    }
-    Ok(compound)
-}
-
-impl Op {
-    fn name(self) -> &'static str {
-        match self {
-            Op::Exist => "exist",
-            Op::Put => "store",
-            Op::Get => "retrieve",
-            Op::Del => "delete",
-        }
+fn name(op: Op) -> &'static str {
+    match op {
+        Op::Exist => "exist",
+        Op::Put => "store",
+        Op::Get => "retrieve",
+        Op::Del => "delete",
     }
 }
 
@@ -276,7 +194,7 @@ impl JobReport {
     fn of(op: Op, latencies: &mut [u64], keys: u32, elapsed_ns: u64, len: u32) -> Self {
         let iops = f64::from(keys) * 1e9 / elapsed_ns.max(1) as f64;
         JobReport {
-            name: op.name(),
+            name: name(op),
             commands: latencies.len() as u64,
             elapsed_ns,
             iops: rounded(iops),

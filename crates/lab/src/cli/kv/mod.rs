@@ -11,6 +11,7 @@ use anyhow::{Context, bail, ensure};
 use driver::bus::place::Place;
 use driver::key_value::{Dialect, Keys, Rule};
 use driver::{Doorbells, DriverError};
+use load::{Host, Needs, Queue};
 use nvme_spec::opcode::Csi;
 use nvme_spec::{Status, samsung};
 use serde::Serialize;
@@ -19,7 +20,6 @@ use terminal::error::UsageError;
 use self::key::Key;
 use super::as_host::AsHost;
 use super::wait::WaitArg;
-use crate::load::{Host, Needs, Queue};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -14,6 +14,7 @@ use anyhow::Context;
 use api::config::drive::Drive;
 use api::config::{Initial, Size, Span, Timing};
 use driver::workload::{Phase, Progress as JobProgress};
+use load::trace::reading::{self, Part};
 use machine::files::read_text;
 use model::Kind;
 use serde_json::json;
@@ -27,7 +28,6 @@ use self::sweep::{Key, Point, Sweep};
 use super::set::{State, read_state, set_all};
 use super::{UsageError, drive_size, read_at_most};
 use crate::line::Line;
-use crate::trace::reading::{self, Part};
 
 const EXAMPLES: &str = "\
 Examples:

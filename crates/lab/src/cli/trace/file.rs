@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use api::config::Span;
+use load::trace::reading::{self, Loaded, Part};
 use nvme_spec::Status;
 use serde::Serialize;
 use terminal::table::{Align, Table};
@@ -16,7 +17,6 @@ use trace_file::stats::{self, Latencies, Stats};
 use trace_file::{Record, STAGES, Tail};
 
 use super::plot;
-use crate::trace::reading::{self, Loaded, Part};
 
 /// A trace, and which commands of it.
 #[derive(Debug, clap::Args)]

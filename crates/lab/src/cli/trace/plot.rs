@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use load::trace::reading::Loaded;
 use plot::{Axis, Mark, Panel, Picture, Scale, Series};
 use trace_file::Record;
-
-use crate::trace::reading::Loaded;
 
 /// Width and height of a panel, in pixels.
 const PANEL: (u32, u32) = (1000, 300);

@@ -2,6 +2,9 @@
 
 use driver::Doorbells;
 use driver::bus::place::Place;
+use load::trace::reading;
+use load::trace::replay::{self, Drive, Replayed, Settings, Speed};
+use load::{Host, Needs};
 use terminal::interrupt::Interrupt;
 use terminal::table::{Align, Table};
 use terminal::units;
@@ -10,9 +13,6 @@ use super::file::Source;
 use crate::cli::as_host::AsHost;
 use crate::cli::wait::WaitArg;
 use crate::line::Line;
-use crate::load::{Host, Needs};
-use crate::trace::reading;
-use crate::trace::replay::{self, Drive, Replayed, Settings, Speed};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -118,7 +118,7 @@ impl Replay {
         let depth = depth(self.qd, transfer_len, plan.queues);
         let drive = Drive::prepare(&mut host, &plan, depth)?;
         let bar = Line::of_commands("replay", plan.len());
-        let replayed = replay::run(drive, &plan, &interrupt, |count| bar.reached(count));
+        let replayed = replay::run(drive, &plan, &interrupt, &mut |count| bar.reached(count));
         bar.clear();
         let replayed = replayed?;
         host.leave()?;

@@ -15,15 +15,15 @@ use trace_file::{Asked, Header, Reader, Record, Tail, TraceError};
 
 /// Selection of commands; the default selects all.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Part {
+pub struct Part {
     /// Commands of this submission queue.
-    pub(crate) queue: Option<u16>,
+    pub queue: Option<u16>,
     /// Commands of this namespace.
-    pub(crate) nsid: Option<u32>,
+    pub nsid: Option<u32>,
     /// Commands that began at least this long after the start of the recording.
-    pub(crate) from: Duration,
+    pub from: Duration,
     /// Commands that began within this time.
-    pub(crate) within: Option<Duration>,
+    pub within: Option<Duration>,
 }
 
 /// Maximum number of commands in memory, of 88 bytes each.
@@ -32,20 +32,22 @@ const _: () = assert!(size_of::<Record>() == 88);
 
 /// A trace, sorted by time.
 #[derive(Debug)]
-pub(crate) struct Loaded {
-    pub(crate) header: Header,
-    pub(crate) records: Vec<Record>,
+pub struct Loaded {
+    /// Its header.
+    pub header: Header,
+    /// The commands of the selected part.
+    pub records: Vec<Record>,
     /// Commands that the recorder missed.
-    pub(crate) lost: u64,
+    pub lost: u64,
     /// End of the trace; `None` if damage prevented reading it.
-    pub(crate) tail: Option<Tail>,
+    pub tail: Option<Tail>,
     /// Position and kind of damage; the commands are those before it.
-    pub(crate) damaged: Option<String>,
+    pub damaged: Option<String>,
 }
 
 impl Loaded {
     /// Notes for the reader of any result, each a sentence.
-    pub(crate) fn notes(&self) -> Vec<String> {
+    pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.header.sample > 1 {
             notes.push(format!(
@@ -73,7 +75,7 @@ impl Loaded {
 ///
 /// # Errors
 /// The file is not a trace, cannot be read, or has more commands than fit in memory.
-pub(crate) fn load(path: &Path, part: &Part) -> anyhow::Result<Loaded> {
+pub fn load(path: &Path, part: &Part) -> anyhow::Result<Loaded> {
     load_at_most(path, part, COMMANDS)
 }
 
@@ -122,7 +124,7 @@ fn load_at_most(path: &Path, part: &Part, most: usize) -> anyhow::Result<Loaded>
 ///
 /// # Errors
 /// The commands are of several namespaces, but a simulated drive has one.
-pub(crate) fn arrivals(records: &[Record]) -> anyhow::Result<(Vec<Arrival>, LeftOut)> {
+pub fn arrivals(records: &[Record]) -> anyhow::Result<(Vec<Arrival>, LeftOut)> {
     let asked = records.iter().filter(|record| record.asked().is_ok());
     let with_place = asked.filter(|record| record.asked() != Ok(Asked::Flush));
     let nsids: BTreeSet<u32> = with_place.map(|record| record.nsid).collect();
@@ -191,7 +193,7 @@ fn op(asked: &Asked, record: &Record) -> Result<Op, &'static str> {
 }
 
 /// Converts a recorded trace into the text that the simulator reads.
-pub(crate) fn as_text(records: &[Record]) -> anyhow::Result<(String, LeftOut)> {
+pub fn as_text(records: &[Record]) -> anyhow::Result<(String, LeftOut)> {
     let (arrivals, left_out) = arrivals(records)?;
     let mut text = Vec::new();
     simulate::trace::write(&mut text, &arrivals, &[]).context("cannot write a trace")?;
@@ -200,12 +202,12 @@ pub(crate) fn as_text(records: &[Record]) -> anyhow::Result<(String, LeftOut)> {
 }
 
 /// Whether the bytes begin like a recorded trace.
-pub(crate) fn is_recorded(bytes: &[u8]) -> bool {
+pub fn is_recorded(bytes: &[u8]) -> bool {
     bytes.starts_with(&trace_file::MAGIC)
 }
 
 /// Message about commands that were left out.
-pub(crate) fn said(left_out: &LeftOut) -> Option<String> {
+pub fn said(left_out: &LeftOut) -> Option<String> {
     let parts: Vec<_> = left_out
         .iter()
         .map(|(why, count)| format!("{count} that {why}"))

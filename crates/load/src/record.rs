@@ -16,7 +16,7 @@ const PIECES_MAX: usize = 1 << 10;
 
 /// The commands submitted so far.
 #[derive(Debug, Default)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     /// All but the last are full.
     pieces: Vec<Vec<Arrival>>,
     /// Commands that found no room.
@@ -69,7 +69,7 @@ impl Recorder {
     ///
     /// # Errors
     /// Some commands found no room, or the file cannot be written.
-    pub(crate) fn write(&self, file: File, path: &Path) -> anyhow::Result<()> {
+    pub fn write(&self, file: File, path: &Path) -> anyhow::Result<()> {
         let write = || -> std::io::Result<()> {
             // a pipe has no length
             if file.metadata()?.is_file() {

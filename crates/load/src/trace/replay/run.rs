@@ -18,7 +18,7 @@ use zerocopy::IntoBytes;
 use super::make::{Data, Held};
 use super::plan::Step;
 use super::{KindReplayed, Plan, Replayed, Speed, Target};
-use crate::load::{Host, Queue};
+use crate::host::{Host, Queue};
 
 /// Maximum time without any completion before the drive counts as unresponsive.
 const SILENCE_NS: u64 = 30_000_000_000;
@@ -27,7 +27,7 @@ const NAP_ABOVE_NS: u64 = 500_000;
 const NAP_MAX_NS: u64 = 10_000_000;
 
 /// A drive prepared for a replay.
-pub(crate) struct Drive<'h> {
+pub struct Drive<'h> {
     host: &'h mut Host,
     queues: Vec<Lane>,
 }
@@ -44,7 +44,7 @@ struct Lane {
 
 impl<'h> Drive<'h> {
     /// Properties of the drive.
-    pub(crate) fn describe(host: &mut Host) -> anyhow::Result<Target> {
+    pub fn describe(host: &mut Host) -> anyhow::Result<Target> {
         let mut namespaces = Vec::new();
         for nsid in host.device().active_namespaces()? {
             namespaces.extend(held(host, nsid)?);
@@ -61,7 +61,7 @@ impl<'h> Drive<'h> {
     }
 
     /// Creates the queue pairs of a plan.
-    pub(crate) fn prepare(host: &'h mut Host, plan: &Plan, depth: u16) -> anyhow::Result<Self> {
+    pub fn prepare(host: &'h mut Host, plan: &Plan, depth: u16) -> anyhow::Result<Self> {
         let room = (plan.transfer_len as usize).next_multiple_of(4096);
         let mut queues = Vec::new();
         for _ in 0..plan.queues {
@@ -221,11 +221,11 @@ struct Notes {
 ///
 /// # Errors
 /// The drive is gone, returns an invalid answer, or does not answer.
-pub(crate) fn run(
+pub fn run(
     mut drive: Drive<'_>,
     plan: &Plan,
     interrupt: &Interrupt,
-    mut progress: impl FnMut(usize),
+    progress: &mut dyn FnMut(usize),
 ) -> anyhow::Result<Replayed> {
     let clock = drive.host.clock();
     let mut notes = Notes {

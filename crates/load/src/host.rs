@@ -1,9 +1,6 @@
 //! A host that loads a drive: the driver's workloads on this program's clock, with the reactor's
 //! own counters if this program serves the drive.
 
-pub(crate) mod idle;
-pub(crate) mod record;
-
 use std::ops::ControlFlow;
 
 use anyhow::{Context, bail, ensure};
@@ -11,8 +8,7 @@ use controller::{REACTOR_LOG, ReactorLog};
 use driver::bus::place::{AnyBus, Place};
 use driver::io::Namespace;
 use driver::wait::{Advised, Wait};
-use driver::workload::beside::Beside;
-use driver::workload::{self, Job, Lulls, Progress, Setting};
+use driver::workload::{self, Job, JobResult, Lulls, Progress, Setting};
 use driver::zoned::{Zone, Zones};
 use driver::{CommandSets, Device, Doorbells, DriverError, Options, QueuePair, Shutdown};
 use machine::clock::Clock;
@@ -20,40 +16,36 @@ use nvme_spec::opcode::Csi;
 use terminal::progress;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::job::JobReport;
+use crate::beside::{Beside, Ticks};
+use crate::idle;
 
 /// Memory shared with the drive besides buffers: admin queue, doorbells, log pages.
 const SPARE_LEN: u64 = 16 << 20;
 /// Bytes of a report of zones that is read at a time.
 const REPORT_LEN: usize = 64 << 10;
 /// Maximum transfer size that a load accepts; drives support less.
-pub(crate) const MAX_BLOCK_SIZE: u64 = 32 << 20;
-
-/// A key of `nvmirage kv bench`.
-pub(crate) fn bench_key(number: u64) -> String {
-    format!("bench-{number:010x}")
-}
+pub const MAX_BLOCK_SIZE: u64 = 32 << 20;
 
 /// Maximum needs of several jobs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Needs {
+pub struct Needs {
     /// Commands in flight in each queue pair.
-    pub(crate) queue_depth: u16,
+    pub queue_depth: u16,
     /// Bytes of a command.
-    pub(crate) block_size: u32,
+    pub block_size: u32,
     /// Queue pairs of the jobs.
-    pub(crate) queues: u16,
+    pub queues: u16,
     /// Bytes of buffers, if commands use more than one each.
-    pub(crate) buffers: u64,
+    pub buffers: u64,
     /// Idle queue pairs, each of [`idle::depth`] commands.
-    pub(crate) idle: u32,
+    pub idle: u32,
     /// Whether to wait for another host of the drive to detach.
-    pub(crate) wait: Wait,
+    pub wait: Wait,
 }
 
 impl Needs {
     /// Needs of one queue pair.
-    pub(crate) const fn of(queue_depth: u16, block_size: u32) -> Self {
+    pub const fn of(queue_depth: u16, block_size: u32) -> Self {
         Needs {
             queue_depth,
             block_size,
@@ -65,7 +57,7 @@ impl Needs {
     }
 
     /// The same needs, with another way to wait.
-    pub(crate) const fn waiting(self, wait: Wait) -> Self {
+    pub const fn waiting(self, wait: Wait) -> Self {
         Needs { wait, ..self }
     }
 
@@ -85,23 +77,34 @@ impl Needs {
 }
 
 /// A drive with an enabled controller, and a clock.
-pub(crate) struct Host {
+pub struct Host {
     device: Device<AnyBus>,
-    clock: Clock,
+    clock: Ticks,
+}
+
+/// Result of a job.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// What the host saw, without the stalls of the server.
+    pub result: JobResult,
+    /// Time of the reactor for a command, if this program serves the drive.
+    pub reactor_busy_ns_per_command: Option<f64>,
+    /// Times in which the machine did not run the server, by its reactor's time stamps.
+    pub server_stalls: Lulls,
 }
 
 /// An I/O queue pair of such a drive.
-pub(crate) type Queue = QueuePair<AnyBus>;
+pub type Queue = QueuePair<AnyBus>;
 
 impl Host {
     /// Connects to a drive and enables its controller, with all command sets that it supports.
-    pub(crate) fn connect(at: &Place, doorbells: Doorbells, needs: Needs) -> anyhow::Result<Self> {
+    pub fn connect(at: &Place, doorbells: Doorbells, needs: Needs) -> anyhow::Result<Self> {
         Self::connect_with(at, doorbells, needs, CommandSets::Supported)
     }
 
     /// Like [`Host::connect`], but an error for a controller that supports only the NVM command
     /// set.
-    pub(crate) fn connect_to_all_sets(
+    pub fn connect_to_all_sets(
         at: &Place,
         doorbells: Doorbells,
         needs: Needs,
@@ -132,27 +135,32 @@ impl Host {
         device.enable().with_context(place)?;
         Ok(Host {
             device,
-            clock: Clock::new(),
+            clock: Ticks(Clock::new()),
         })
     }
 
     /// The drive.
-    pub(crate) fn device(&mut self) -> &mut Device<AnyBus> {
+    pub fn device(&mut self) -> &mut Device<AnyBus> {
         &mut self.device
     }
 
     /// Whether the controller has queue pairs left.
-    pub(crate) fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.device.queues_in_use() < self.device.queues_max()
     }
 
     /// The clock that measures jobs.
-    pub(crate) fn clock(&self) -> Clock {
+    pub fn clock(&self) -> Clock {
+        self.clock.0.clone()
+    }
+
+    /// The same, as jobs read it.
+    pub fn ticks(&self) -> Ticks {
         self.clock.clone()
     }
 
     /// The command set of a namespace; NVM where the drive has no descriptors of namespaces.
-    pub(crate) fn command_set(&mut self, nsid: u32) -> anyhow::Result<Csi> {
+    pub fn command_set(&mut self, nsid: u32) -> anyhow::Result<Csi> {
         match self.device.command_set(nsid) {
             Err(DriverError::Status { .. }) => Ok(Csi::NVM),
             csi => Ok(csi?),
@@ -160,7 +168,7 @@ impl Host {
     }
 
     /// What the zones of a namespace have in common, and each of them.
-    pub(crate) fn zones(
+    pub fn zones(
         &mut self,
         queue: &mut Queue,
         namespace: &Namespace,
@@ -172,32 +180,43 @@ impl Host {
     }
 
     /// Runs a job on one queue pair; ends it early when `progress` says so.
-    pub(crate) fn measure(
+    pub fn measure(
         &mut self,
         queue: &mut Queue,
         namespace: &Namespace,
         job: &Job,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-    ) -> anyhow::Result<JobReport> {
+    ) -> anyhow::Result<Measured> {
         let queues = std::slice::from_mut(queue);
-        self.measure_on(queues, namespace, job, &mut (), progress)
+        self.measure_with(queues, namespace, job, &mut (), progress)
     }
 
     /// Like [`Host::measure`], on several queue pairs and with background work.
-    pub(crate) fn measure_on(
+    pub fn measure_on(
         &mut self,
         queues: &mut [Queue],
         namespace: &Namespace,
         job: &Job,
-        beside: &mut impl Beside,
+        beside: &mut Beside<'_, '_>,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-    ) -> anyhow::Result<JobReport> {
+    ) -> anyhow::Result<Measured> {
+        self.measure_with(queues, namespace, job, beside, progress)
+    }
+
+    fn measure_with(
+        &mut self,
+        queues: &mut [Queue],
+        namespace: &Namespace,
+        job: &Job,
+        beside: &mut impl workload::beside::Beside,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> anyhow::Result<Measured> {
         let before = self.reactor()?;
         let setting = Setting {
             namespace,
             queues,
             memory: self.device.memory(),
-            clock: &|| self.clock.now().0,
+            clock: &self.clock,
             beside,
         };
         let result = workload::run_in(job, setting, progress)
@@ -208,21 +227,22 @@ impl Host {
             reactor.is_some_and(|(before, after)| explains(&before, &after, &result.lulls));
         let without = result.without_lulls().filter(|_| did_not_run);
         Ok(match without {
-            None => JobReport::new(&result, busy),
-            Some(without) => {
-                let Lulls { count, ns, .. } = result.lulls;
-                JobReport {
-                    server_stalls: count,
-                    server_stalled_ns: ns,
-                    ..JobReport::new(&without, busy)
-                }
-            }
+            None => Measured {
+                result,
+                reactor_busy_ns_per_command: busy,
+                server_stalls: Lulls::default(),
+            },
+            Some(without) => Measured {
+                server_stalls: result.lulls,
+                result: without,
+                reactor_busy_ns_per_command: busy,
+            },
         })
     }
 
     /// Turns of the reactor in which the machine did not let it run; 0 if this program does not
     /// serve the drive.
-    pub(crate) fn reactor_stalls(&mut self) -> anyhow::Result<u64> {
+    pub fn reactor_stalls(&mut self) -> anyhow::Result<u64> {
         Ok(self.reactor()?.map_or(0, |log| log.stalls))
     }
 
@@ -244,7 +264,7 @@ impl Host {
     }
 
     /// Rejects a drive that does not keep written data; writes to the first `span` bytes.
-    pub(crate) fn refuse_forgetful(
+    pub fn refuse_forgetful(
         &mut self,
         queue: &mut Queue,
         namespace: &Namespace,
@@ -260,7 +280,7 @@ impl Host {
     /// Whether a namespace keeps written data: writes its first blocks, as far as they are in the
     /// first `span` bytes, and reads them. Over NVMe/TCP a read that moves no data may return those
     /// of the last command, so one block shows nothing there.
-    pub(crate) fn keeps_data(
+    pub fn keeps_data(
         &mut self,
         queue: &mut Queue,
         namespace: &Namespace,
@@ -290,7 +310,7 @@ impl Host {
     }
 
     /// Shuts the controller down, so that all data is durable, and detaches.
-    pub(crate) fn leave(mut self) -> anyhow::Result<()> {
+    pub fn leave(mut self) -> anyhow::Result<()> {
         self.device
             .shutdown(Shutdown::Normal)
             .context("cannot shut the drive down; the last writes may not be durable")
@@ -298,7 +318,7 @@ impl Host {
 
     /// Detaches after a measurement, whose data is not needed: a fatal error of a controller that
     /// has shut down does not invalidate the result.
-    pub(crate) fn leave_measured(mut self) -> anyhow::Result<()> {
+    pub fn leave_measured(mut self) -> anyhow::Result<()> {
         match self.device.shutdown(Shutdown::Normal) {
             Err(error @ DriverError::ShutDownFatal { .. }) => {
                 eprintln!("warning: {error}");
@@ -332,7 +352,7 @@ fn explains(before: &ReactorLog, after: &ReactorLog, lulls: &Lulls) -> bool {
 }
 
 /// The word for the doorbell method in use.
-pub(crate) fn doorbells_name(doorbells: Doorbells) -> &'static str {
+pub fn doorbells_name(doorbells: Doorbells) -> &'static str {
     match doorbells {
         Doorbells::Auto => "auto",
         Doorbells::Mapped => "mapped",
@@ -342,7 +362,7 @@ pub(crate) fn doorbells_name(doorbells: Doorbells) -> &'static str {
 }
 
 /// Rejects block sizes larger than any drive accepts.
-pub(crate) fn check_block_size(bytes: u64) -> anyhow::Result<u32> {
+pub fn check_block_size(bytes: u64) -> anyhow::Result<u32> {
     match u32::try_from(bytes) {
         Ok(size) if bytes > 0 && bytes <= MAX_BLOCK_SIZE => Ok(size),
         _ => bail!("a block of {bytes} bytes cannot be transferred: write 512B to 32MiB"),

@@ -4,25 +4,25 @@ use anyhow::{Context, bail};
 use driver::bus::place::Place;
 use driver::{Doorbells, prp};
 
-use super::{Host, Needs, Queue};
+use crate::host::{Host, Needs, Queue};
 
 /// Idle queue pairs to open. The size of their rings matters only for the memory that a server
 /// keeps for them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Idle {
+pub struct Idle {
     /// Number of queue pairs, on all controllers together.
-    pub(crate) queues: u32,
+    pub queues: u32,
     /// Commands that each can hold.
-    pub(crate) depth: u16,
+    pub depth: u16,
 }
 
 /// Default size: a ring of one page.
-pub(crate) const DEPTH: u16 = 63;
+pub const DEPTH: u16 = 63;
 /// Maximum size that [`queue_len`] provides for.
-pub(crate) const DEPTH_MAX: u16 = 1023;
+pub const DEPTH_MAX: u16 = 1023;
 
 /// Maximum number of idle queue pairs of a controller that memory is reserved for.
-pub(crate) const MAX_QUEUES: u32 = 256;
+pub const MAX_QUEUES: u32 = 256;
 
 /// Memory for the rings and PRP lists of an idle queue pair, on a host with commands of
 /// `block_size` bytes.
@@ -33,7 +33,7 @@ pub(super) fn queue_len(block_size: u32) -> u64 {
 }
 
 /// Open idle queue pairs; dropping this closes them.
-pub(crate) struct Kept {
+pub struct Kept {
     hosts: Vec<Host>,
     _queues: Vec<Queue>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Kept {
 impl Idle {
     /// Opens the queue pairs one after the other: first on `host`, which keeps them, then on the
     /// controllers at `others`, each up to its limit.
-    pub(crate) fn open(
+    pub fn open(
         self,
         host: &mut Host,
         others: &[Place],
@@ -82,7 +82,7 @@ impl Idle {
 
 impl Kept {
     /// Detaches from the other controllers.
-    pub(crate) fn leave(self) -> anyhow::Result<()> {
+    pub fn leave(self) -> anyhow::Result<()> {
         self.hosts.into_iter().try_for_each(Host::leave)
     }
 }

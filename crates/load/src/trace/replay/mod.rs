@@ -8,15 +8,15 @@ mod make;
 mod plan;
 mod run;
 
-pub(crate) use plan::{Plan, Target, plan, transfer_len};
-pub(crate) use run::{Drive, run};
+pub use plan::{Plan, Target, plan, transfer_len};
+pub use run::{Drive, run};
 use serde::Serialize;
 use trace_file::export::LeftOut;
 use trace_file::stats::Latencies;
 
 /// When commands are submitted.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Speed {
+pub enum Speed {
     /// At this multiple of the recorded speed.
     Times(f64),
     /// As soon as there is room in a queue.
@@ -54,51 +54,55 @@ impl std::str::FromStr for Speed {
 
 /// Options of a replay.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// Timing of submissions.
-    pub(crate) speed: Speed,
+    pub speed: Speed,
     /// Whether to submit commands that change data.
-    pub(crate) write: bool,
+    pub write: bool,
     /// Whether to leave those commands out.
-    pub(crate) reads_only: bool,
+    pub reads_only: bool,
     /// Whether addresses beyond the end of a namespace wrap around.
-    pub(crate) wrap: bool,
+    pub wrap: bool,
     /// Namespace of the drive that receives all commands.
-    pub(crate) nsid: Option<u32>,
+    pub nsid: Option<u32>,
 }
 
 /// Results of a replay.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Replayed {
+pub struct Replayed {
     /// Commands that were submitted.
-    pub(crate) commands: u64,
-    /// Duration of the replay and of the recording, in nanoseconds.
-    pub(crate) elapsed_ns: u64,
-    pub(crate) recorded_ns: u64,
+    pub commands: u64,
+    /// Duration of the replay, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Duration of the recording, in nanoseconds.
+    pub recorded_ns: u64,
     /// Delay of submissions, in nanoseconds; absent with [`Speed::Max`].
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) late: Option<Latencies>,
+    pub late: Option<Latencies>,
     /// Commands that found their queue full.
-    pub(crate) waited: u64,
+    pub waited: u64,
     /// Results by command name.
-    pub(crate) kinds: Vec<KindReplayed>,
+    pub kinds: Vec<KindReplayed>,
     /// Errors by status.
-    pub(crate) errors: Vec<(String, u64)>,
+    pub errors: Vec<(String, u64)>,
     /// Commands of the trace that were not submitted: reasons and numbers.
-    pub(crate) left_out: LeftOut,
+    pub left_out: LeftOut,
     /// Whether the replay was ended early.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) interrupted: bool,
+    pub interrupted: bool,
 }
 
 /// Commands of one name.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct KindReplayed {
-    pub(crate) command: String,
-    pub(crate) count: u64,
-    pub(crate) errors: u64,
+pub struct KindReplayed {
+    /// The name.
+    pub command: String,
+    /// Their number.
+    pub count: u64,
+    /// Those that failed.
+    pub errors: u64,
     /// From submission until the host sees the completion.
-    pub(crate) latency: Latencies,
+    pub latency: Latencies,
     /// Recorded latencies of the same commands: from the doorbell until the completion was posted.
-    pub(crate) recorded: Latencies,
+    pub recorded: Latencies,
 }

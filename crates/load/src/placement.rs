@@ -13,7 +13,7 @@ use memory::HostMemory;
 use serde::Serialize;
 
 /// Round trips of a cache line below this are between near CPUs.
-pub(crate) const NEAR_NS: f64 = 250.0;
+pub const NEAR_NS: f64 = 250.0;
 /// Round trips between two readings of the clock: few, so that some runs are undisturbed by other
 /// threads.
 const ROUNDS: u32 = 512;
@@ -26,8 +26,10 @@ const MEMORY_LEN: usize = 1 << 16;
 /// Distance of two CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Placement {
+pub enum Placement {
+    /// They share a cache or a die.
     Near,
+    /// They do not.
     Far,
     /// One measurement near, the other far.
     Mixed,
@@ -37,7 +39,7 @@ pub(crate) enum Placement {
 
 impl Placement {
     /// The distance for a round trip of a cache line.
-    pub(crate) fn of(round_trip_ns: f64) -> Self {
+    pub fn of(round_trip_ns: f64) -> Self {
         if round_trip_ns < NEAR_NS {
             Placement::Near
         } else {
@@ -46,7 +48,7 @@ impl Placement {
     }
 
     /// The distance for two measurements, before and after.
-    pub(crate) fn and(self, after: Self) -> Self {
+    pub fn and(self, after: Self) -> Self {
         match (self, after) {
             (Placement::Unknown, _) | (_, Placement::Unknown) => Placement::Unknown,
             (before, after) if before == after => before,
@@ -54,7 +56,9 @@ impl Placement {
         }
     }
 
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Placement::Near => "near",
             Placement::Far => "far",
@@ -65,12 +69,12 @@ impl Placement {
 }
 
 /// Two CPUs whose distance is measured.
-pub(crate) struct Pair(Option<[u32; 2]>);
+pub struct Pair(Option<[u32; 2]>);
 
 impl Pair {
     /// The CPUs of the host and the server. If the host is not pinned, or the server's CPU is
     /// unknown, the first CPU of another core is used.
-    pub(crate) fn new(host: Option<u32>, server: Option<u32>) -> anyhow::Result<Self> {
+    pub fn new(host: Option<u32>, server: Option<u32>) -> anyhow::Result<Self> {
         let cpus = match (host, server) {
             (Some(host), Some(server)) => (host != server).then_some([host, server]),
             (Some(host), None) => cpu::apart(host)?.map(|server| [host, server]),
@@ -82,7 +86,7 @@ impl Pair {
 
     /// Measures the distance. A failure is reported as unknown, because the results of the job
     /// matter more.
-    pub(crate) fn look(&self) -> Placement {
+    pub fn look(&self) -> Placement {
         let Some([host, server]) = self.0 else {
             return Placement::Unknown;
         };
@@ -115,7 +119,7 @@ fn round_trip_ns(host: u32, server: u32) -> anyhow::Result<f64> {
 
 /// Runs `answer` in a thread on `cpu` while `measure` runs; `answer` returns when `caller` is
 /// dropped.
-pub(crate) fn between<C, R>(
+pub fn between<C, R>(
     cpu: u32,
     answer: impl FnOnce() + Send,
     mut caller: C,
@@ -140,7 +144,7 @@ pub(crate) fn between<C, R>(
 }
 
 /// The fastest of the runs that fit into `time_ns`, because disturbances only add time.
-pub(crate) fn fastest(
+pub fn fastest(
     clock: &Clock,
     time_ns: u64,
     mut measure: impl FnMut() -> Result<f64, DriverError>,

@@ -12,7 +12,7 @@ use trace_file::{Asked, KeyCommand};
 
 /// A namespace and its kind of contents.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Held {
+pub enum Held {
     /// Blocks.
     Blocks(Namespace),
     /// Blocks in zones.

@@ -12,13 +12,13 @@ use super::make::{Data, Held, Made, make};
 
 /// Properties of the drive.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub struct Target {
     /// Its namespaces.
-    pub(crate) namespaces: Vec<Held>,
+    pub namespaces: Vec<Held>,
     /// Maximum transfer of one command, limited by the drive and by the available memory.
-    pub(crate) transfer_len: u32,
+    pub transfer_len: u32,
     /// Number of its I/O queue pairs.
-    pub(crate) queues: u16,
+    pub queues: u16,
 }
 
 /// A command to submit.
@@ -38,13 +38,14 @@ pub(super) struct Step {
 
 /// All commands to submit.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     pub(super) steps: Vec<Step>,
     pub(super) kinds: Vec<String>,
     pub(super) left_out: LeftOut,
-    /// Number of queue pairs, and the maximum transfer.
-    pub(crate) queues: u16,
-    pub(crate) transfer_len: u32,
+    /// Number of queue pairs.
+    pub queues: u16,
+    /// The maximum transfer.
+    pub transfer_len: u32,
     /// Nanoseconds between the first and the last command.
     pub(super) recorded_ns: u64,
     pub(super) speed: super::Speed,
@@ -52,13 +53,13 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Commands to submit.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.steps.len()
     }
 }
 
 /// Bytes of the largest transfer in the records, up to `most`; at least a page.
-pub(crate) fn transfer_len(records: &[Record], most: u32) -> u32 {
+pub fn transfer_len(records: &[Record], most: u32) -> u32 {
     let moved = |record: &Record| match record.asked() {
         Ok(Asked::Read { len, .. } | Asked::Write { len, .. } | Asked::Append { len, .. }) => {
             u32::try_from(len).ok()
@@ -75,11 +76,7 @@ pub(crate) fn transfer_len(records: &[Record], most: u32) -> u32 {
 ///
 /// # Errors
 /// The drive lacks what they name, or the settings do not allow changes of its data.
-pub(crate) fn plan(
-    records: &[Record],
-    target: &Target,
-    settings: &Settings,
-) -> anyhow::Result<Plan> {
+pub fn plan(records: &[Record], target: &Target, settings: &Settings) -> anyhow::Result<Plan> {
     refuse_changes(records, settings)?;
     let namespaces = namespaces(records, target, settings)?;
     let mut queues = Numbers::default();

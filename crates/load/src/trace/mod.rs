@@ -1,4 +1,4 @@
 //! Traces that were recorded: their analysis, and their replay.
 
-pub(crate) mod reading;
-pub(crate) mod replay;
+pub mod reading;
+pub mod replay;
