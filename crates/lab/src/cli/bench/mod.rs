@@ -16,6 +16,7 @@ use driver::bus::place::Place;
 use driver::io::Namespace;
 use driver::workload::{Job, JobZones, Neighbour, Ring, Rw};
 use driver::zoned::Zone;
+use load::beside::Beside;
 use load::placement::Pair;
 use load::record::Recorder;
 use load::{Host, Needs, Queue};
@@ -494,7 +495,7 @@ fn one(
     let clock = host.ticks();
     let others = besides.also();
     let mut beside = besides.of_job(host, namespace, job, &clock)?;
-    let mut all = (&mut beside, recorder.as_mut());
+    let mut all = Beside::new(&mut beside, recorder.as_mut());
     let report = host.measure_on(queues, namespace, job, &mut all, &mut |now| {
         line.update(now);
         if interrupt.is_set() {
