@@ -2,7 +2,7 @@
 //! measurement of the machine itself.
 //!
 //! Everything that a figure depends on is here, and is compiled for speed: [`host`] has the jobs,
-//! with what runs beside them ([`beside`], [`idle`], [`record`]), [`keys`] the commands of keys,
+//! with what runs beside them ([`beside`], [`host::idle`], [`record`]), [`keys`] the commands of keys,
 //! [`trace`] recorded commands, [`program`] those of a program, [`moving`] a job on a drive that
 //! moves, [`floor`] and [`placement`] the machine. It does NOT parse command
 //! lines or print: `lab` does, which is not optimised. So the loops are not generic in what `lab`
@@ -12,7 +12,6 @@
 pub mod beside;
 pub mod floor;
 pub mod host;
-pub mod idle;
 pub mod keys;
 pub mod moving;
 pub mod placement;

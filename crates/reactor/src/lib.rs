@@ -1,9 +1,9 @@
 //! Reactors: the threads that serve. Each owns its lanes, controllers, channels and sockets, and
 //! shares none of them.
 //!
-//! [`handle`] starts a thread and sends it a [`message`], whose [`answer`] it waits for. `run` is the thread's loop; `hosted` is
-//! its state of each controller, `subsystems` of each subsystem, and `leaving` has the connections
-//! that close. `poller` waits for events,
+//! [`handle`] starts a thread and sends it a [`message`], whose [`answer`] it waits for. `run` is
+//! the thread's loop; `hosted` is its state of each controller, `subsystems` of each subsystem, and
+//! `leaving` has the connections that close. `poller` waits for events,
 //! [`snapshots`] captures the state of timing models, [`maps`] that of media, and `reports` passes
 //! reports of drives on. [`custody`] has the locks of media that move. [`inspect`] inspects queues
 //! on any reactor. [`presence`] shows whether a host is attached,

@@ -8,7 +8,7 @@
 //! Reading order: [`fio`] and [`trace`] (what workloads are), [`job`] (what they come to), `stream`
 //! (what a worker of one does next), `host` (a thread with its queue pair), `world` (the clock),
 //! [`tally`] (what is counted), [`output`] (how it is printed); beside them [`points`], at which
-//! drives are compared.
+//! drives are compared, and [`in_flight`], with which they are calibrated.
 //!
 //! Invariants: no clock, no thread, no unordered iteration and no floating point; a turn of the
 //! engine takes no time, and everything that can happen at an instant happens before the clock
@@ -33,6 +33,7 @@ mod world;
 mod zones;
 
 pub mod fio;
+pub mod in_flight;
 pub mod output;
 pub mod points;
 pub mod recording;

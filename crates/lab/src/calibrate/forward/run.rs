@@ -1,9 +1,8 @@
 //! One case on one drive, with a constant number of commands in flight.
 
-use std::collections::VecDeque;
-
 use driver::workload::random::Random;
-use model::{Admission, Due, KvKind, KvOp, Model, Op, Parameters, Timing, ZoneOp, key_hash};
+use model::{KvKind, KvOp, Model, Op, Parameters, ZoneOp, key_hash};
+use simulate::in_flight::{Counted, InFlight};
 
 use super::super::samples::{Keys, Writers};
 use super::super::{Act, float};
@@ -246,19 +245,6 @@ impl Run {
         Ok(Op::Kv(KvOp { kind, hash, len }))
     }
 
-    /// The commands by flow: one flow per writer, whose queue stalls independently, or one for all.
-    fn flows(&self, start: u64) -> Vec<Flow> {
-        let count = match &self.places {
-            Places::Writers(_, writers) => writers.len(),
-            _ => 1,
-        };
-        let mut flows: Vec<Flow> = (0..count).map(|_| Flow::default()).collect();
-        for number in 0..self.depth as usize {
-            flows[number % count].waiting.push_back(start);
-        }
-        flows
-    }
-
     /// The mean time of the counted commands, and the end time.
     pub(super) fn on(
         mut self,
@@ -266,52 +252,21 @@ impl Run {
         start: u64,
         host_ns: u64,
     ) -> Result<(f64, u64), String> {
-        let mut flows = self.flows(start);
-        let mut done: Vec<Due> = Vec::new();
-        let (mut now, mut finished, mut since) = (start, 0, start);
-        let end = self.warm + self.count;
-        while finished < end {
-            for (number, flow) in flows.iter_mut().enumerate() {
-                while flow.waiting.front().is_some_and(|at| *at <= now) {
-                    let op = match flow.held.take() {
-                        Some(op) => op,
-                        None => self.op(number)?,
-                    };
-                    if model.submit(now, number as u64, &op) == Admission::Stall {
-                        flow.held = Some(op);
-                        break;
-                    }
-                    flow.waiting.pop_front();
-                }
-            }
-            let arrivals = flows.iter().filter(|flow| flow.held.is_none());
-            let arrivals = arrivals.filter_map(|flow| flow.waiting.front().copied());
-            let next = arrivals.chain(model.next_event()).min();
-            now = next.ok_or("nothing happens any more")?.max(now);
-            done.clear();
-            model.advance(now, &mut done);
-            for due in &done {
-                let flow = usize::try_from(due.id).ok();
-                let flow = flow.and_then(|flow| flows.get_mut(flow));
-                let flow = flow.expect("it was given as an id");
-                flow.waiting.push_back(due.at + host_ns);
-                finished += 1;
-                if finished == self.warm {
-                    since = due.at;
-                }
-            }
-        }
+        let load = InFlight {
+            // Each writer stalls by itself.
+            flows: match &self.places {
+                Places::Writers(_, writers) => writers.len(),
+                _ => 1,
+            },
+            depth: self.depth,
+            host_ns,
+            warm: self.warm,
+            count: self.count,
+        };
+        let Counted { ns, commands, end } =
+            load.run(model, start, &mut |flow: usize| self.op(flow))?;
         // The number in flight is constant, so the mean time follows from the rate.
-        let counted = finished - self.warm;
-        let mean = float(now - since) * f64::from(self.depth) / float(counted);
-        Ok((mean, now))
+        let mean = float(ns) * f64::from(self.depth) / float(commands);
+        Ok((mean, end))
     }
-}
-
-/// Commands that are submitted in order.
-#[derive(Default)]
-struct Flow {
-    /// Submission times of waiting commands; a command that found no room comes first.
-    waiting: VecDeque<u64>,
-    held: Option<Op<'static>>,
 }

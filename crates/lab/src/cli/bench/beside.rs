@@ -11,7 +11,7 @@ use driver::io::Namespace;
 use driver::workload::beside::{Cold, Stores, Storm};
 use driver::workload::{Job, Neighbour};
 use load::beside::{Load, Ticks};
-use load::idle::{DEPTH, DEPTH_MAX, Idle, Kept};
+use load::host::idle::{DEPTH, DEPTH_MAX, Idle, Kept};
 use load::{Host, Needs, Queue};
 use terminal::progress;
 

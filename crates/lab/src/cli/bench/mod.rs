@@ -238,7 +238,7 @@ impl Bench {
             block_size: jobs.iter().map(|j| j.block_size).max().unwrap_or(4096),
             queues: self.queues,
             buffers: self.buffers.map_or(0, |size| size.0),
-            idle: self.beside.idle_queues.min(load::idle::MAX_QUEUES),
+            idle: self.beside.idle_queues.min(load::host::idle::MAX_QUEUES),
             wait: self.wait.get(),
         };
         let mut host = Host::connect(target, self.doorbells, needs)?;

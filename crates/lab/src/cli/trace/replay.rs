@@ -117,7 +117,7 @@ impl Replay {
         let interrupt = Interrupt::install()?;
         let depth = depth(self.qd, transfer_len, plan.queues);
         let drive = Drive::prepare(&mut host, &plan, depth)?;
-        let bar = Line::of_commands("replay", plan.len());
+        let bar = Line::of_commands("replay", plan.commands());
         let replayed = replay::run(drive, &plan, &interrupt, &mut |count| bar.reached(count));
         bar.clear();
         let replayed = replayed?;

@@ -52,8 +52,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Commands to submit.
-    pub fn len(&self) -> usize {
+    /// Number of commands to submit.
+    pub fn commands(&self) -> usize {
         self.steps.len()
     }
 }

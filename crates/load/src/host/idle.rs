@@ -4,7 +4,7 @@ use anyhow::{Context, bail};
 use driver::bus::place::Place;
 use driver::{Doorbells, prp};
 
-use crate::host::{Host, Needs, Queue};
+use super::{Host, Needs, Queue};
 
 /// Idle queue pairs to open. The size of their rings matters only for the memory that a server
 /// keeps for them.

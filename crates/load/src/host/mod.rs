@@ -1,6 +1,8 @@
 //! A host that loads a drive: the driver's workloads on this program's clock, with the reactor's
 //! own counters if this program serves the drive.
 
+pub mod idle;
+
 use std::ops::ControlFlow;
 
 use anyhow::{Context, bail, ensure};
@@ -17,7 +19,6 @@ use terminal::progress;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::beside::{Beside, Ticks};
-use crate::idle;
 
 /// Memory shared with the drive besides buffers: admin queue, doorbells, log pages.
 const SPARE_LEN: u64 = 16 << 20;
