@@ -15,7 +15,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "watchdog-silent-reactor",
         guard: "the watchdog is not told that we live where a reactor does not answer",
         file: "crates/server/src/service/watchdog.rs",
-        from: "answer.is_none_or(|answer| answer.recv_timeout(left).is_err())",
+        from: "answer.is_none_or(|answer| answer.within(left).is_none())",
         to: "answer.is_none_or(|_| left.is_zero())",
         test: unit(
             "server",
