@@ -23,7 +23,7 @@ pub(super) enum State {
     Half,
     /// It is to be stored in the ring.
     Ready,
-    /// The controller has it.
+    /// It is in the ring: the controller has it when the doorbell has been rung.
     Stored,
     /// It is a Fabrics command, to be executed here.
     Fabrics,
@@ -145,7 +145,7 @@ impl Commands {
         Some((index, self.entries.get_mut(usize::from(index))?))
     }
 
-    /// The controller has a command whose data lie in the small slot of its entry.
+    /// A command is in the ring whose data lie in the small slot of its entry.
     #[inline]
     pub(super) fn store_small(&mut self, index: u16, data: Data) {
         let entry = &mut self.entries[usize::from(index)];

@@ -4,19 +4,18 @@
 //! A receive and a send never wait. What the socket does not take stays, in whole PDUs except the
 //! first, and the caller produces no more until it has gone.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use authentication::Failed;
 use memory::HostMemory;
-use memory::guest::socket::Parts;
 use nvme_spec::Cqe;
 use nvme_spec::tcp::FatalErrorStatus;
 use nvme_tcp::{DataDigest, Decoder, Encoder, Fault, Head, Piece, Side};
 use port::time::Time;
 use tls::Session;
 
+use super::output::{Output, Queued};
 use super::stream::Stream;
 
 /// Bytes of a newcomer's input: ICReq, and a Connect command with its data and digests.
@@ -30,8 +29,6 @@ pub(super) const ADMIN_IN_CAPSULE: u32 = 8192;
 const DIRECT: u32 = 4096;
 /// Bytes that are received at a time from a connection that is to close.
 const DISCARDED: usize = 16 << 10;
-/// Bytes of a head at most: its padding ends where PDO, one byte, says.
-const MAX_HEAD: usize = 256;
 /// Bytes of data whose digest is computed at a time.
 const DIGEST_PIECE: usize = 4096;
 
@@ -173,111 +170,6 @@ impl Pdu {
     /// Of the head alone.
     pub(super) const fn bare(head: Head, frees: Option<u16>) -> Self {
         Self { head, frees }
-    }
-}
-
-/// A PDU in [`Output`]: its head is among the other ones' there.
-#[derive(Debug)]
-struct Queued {
-    head: usize,
-    /// Place and length of its data in the private memory.
-    data: Option<(usize, u32)>,
-    digest: Option<[u8; 4]>,
-    /// Bytes of a PDU without data right behind it, which is counted as a part of it.
-    behind: usize,
-    /// The command whose last PDU this is.
-    frees: Option<u16>,
-}
-
-impl Queued {
-    /// Of a head alone.
-    #[inline]
-    const fn bare(head: usize, frees: Option<u16>) -> Self {
-        Self {
-            head,
-            data: None,
-            digest: None,
-            behind: 0,
-            frees,
-        }
-    }
-
-    fn len(&self) -> usize {
-        let data = self.data.map_or(0, |(_, len)| len as usize);
-        self.head + data + self.digest.map_or(0, |digest| digest.len()) + self.behind
-    }
-}
-
-/// The PDUs that wait to be sent. Their heads lie side by side, so that those of PDUs without data
-/// are sent together with the next one.
-#[derive(Debug, Default)]
-struct Output {
-    pdus: VecDeque<Queued>,
-    heads: Vec<u8>,
-    /// Where the head of the first PDU lies in `heads`.
-    from: usize,
-    /// Bytes of the first PDU that have gone.
-    gone: usize,
-}
-
-impl Output {
-    /// Makes room for `pdus` PDUs whose heads have at most `head` bytes.
-    fn reserve(&mut self, pdus: usize, head: usize) {
-        self.pdus.reserve(pdus);
-        self.heads.reserve(pdus * head);
-    }
-
-    /// Adds a head, which `put` adds to the bytes that it gets: its length.
-    #[inline]
-    fn add(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> usize {
-        if self.from > 0 && self.heads.capacity() - self.heads.len() < MAX_HEAD {
-            self.heads.drain(..self.from);
-            self.from = 0;
-        }
-        let before = self.heads.len();
-        put(&mut self.heads);
-        self.heads.len() - before
-    }
-
-    /// The first PDU has gone: the command whose last one it was.
-    #[inline]
-    fn pop(&mut self) -> Option<u16> {
-        let pdu = self.pdus.pop_front()?;
-        self.gone = 0;
-        self.from += pdu.head + pdu.behind;
-        if self.pdus.is_empty() {
-            self.heads.clear();
-            self.from = 0;
-        }
-        pdu.frees
-    }
-
-    /// The next bytes, in as many parts as one call takes, and how many PDUs they complete.
-    fn gather<'a>(&'a self, memory: Option<&'a HostMemory>) -> (Parts<'a>, usize) {
-        let (mut parts, mut pdus) = (Parts::behind(self.gone), 0);
-        let (mut from, mut to) = (self.from, self.from);
-        for pdu in &self.pdus {
-            // Heads, data and a digest; and the heads at the end.
-            if parts.room() < 4 {
-                break;
-            }
-            pdus += 1;
-            to += pdu.head;
-            if pdu.data.is_none() && pdu.digest.is_none() {
-                continue;
-            }
-            parts.add(&self.heads[from..to]);
-            from = to;
-            if let Some(((at, len), memory)) = pdu.data.zip(memory) {
-                parts.add_memory(memory, at, len as usize);
-            }
-            if let Some(digest) = &pdu.digest {
-                parts.add(digest);
-            }
-            to += pdu.behind;
-        }
-        parts.add(&self.heads[from..to]);
-        (parts, pdus)
     }
 }
 
@@ -554,7 +446,7 @@ impl Connection {
         digest.bytes()
     }
 
-    /// PDUs that wait.
+    /// Answers that wait, of one PDU or two.
     pub(super) fn waiting(&self) -> usize {
         self.out.pdus.len()
     }
@@ -621,7 +513,7 @@ impl Connection {
     /// Has a termination request sent for this fault, and nothing else. In the middle of a PDU
     /// there is no place for one.
     pub(super) fn terminate(&mut self, fault: Fault) {
-        let is_whole = self.out.gone == 0 && !self.stream.is_midway();
+        let is_whole = self.out.is_between() && !self.stream.is_midway();
         self.forget();
         if is_whole {
             let head = fault.termination(Side::Controller, self.decoder.at_fault());

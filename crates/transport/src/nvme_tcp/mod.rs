@@ -52,6 +52,7 @@ mod generated;
 mod greeting;
 mod judge;
 mod newcomer;
+mod output;
 mod pace;
 mod peer;
 mod places;

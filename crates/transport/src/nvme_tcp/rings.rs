@@ -1,8 +1,11 @@
 //! The private rings of a queue: this side is the host of the controller.
 
+use std::mem::offset_of;
+
 use controller::Controller;
 use memory::{Buffer, HostCq, HostMemory, HostSq, Iova};
 use nvme_spec::registers::{cq_head_offset, sq_tail_offset};
+use nvme_spec::sqe::SQE_SIZE;
 use nvme_spec::{Cqe, Sqe};
 use port::namespace::NamespaceTable;
 
@@ -113,6 +116,20 @@ impl Rings {
         debug_assert!(self.room() > 0);
         self.sq.store(self.tail, sqe.to_words());
         self.tail = next(self.tail, self.entries);
+    }
+
+    /// Takes back the entries that the controller was not shown: identifiers of their commands.
+    pub(super) fn take_back(&mut self) -> impl Iterator<Item = u16> {
+        std::iter::from_fn(|| {
+            if self.tail == self.rung.0 {
+                return None;
+            }
+            self.tail = self.tail.checked_sub(1).unwrap_or(self.entries - 1);
+            let mut cid = [0; 2];
+            let at = self.tail as usize * SQE_SIZE + offset_of!(Sqe, cid);
+            self.sq.buffer().read_into(at, &mut cid);
+            Some(u16::from_le_bytes(cid))
+        })
     }
 
     /// Takes the next completion.

@@ -336,6 +336,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: host("nvme_tcp::data::a_half_without_the_other_one_is_aborted"),
     },
     Mutation {
+        name: "tcp-target-plain-unseen",
+        guard: "slots of commands that the controller was not shown are free when their queue ends",
+        file: "crates/transport/src/nvme_tcp/queue/ends.rs",
+        from: "                self.commands.release(index);\n",
+        to: "                self.commands.get_mut(index).state = State::Stored;\n",
+        test: host("nvme_tcp::stalls::slots_of_commands_that_no_controller_saw_are_used_again"),
+    },
+    Mutation {
         name: "tcp-target-plain-room",
         guard: "a plain command waits for room in the ring",
         file: "crates/transport/src/nvme_tcp/queue/mod.rs",
@@ -476,7 +484,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-cut",
         guard: "a PDU that the socket has taken in part goes on where it was cut",
-        file: "crates/transport/src/nvme_tcp/connection.rs",
+        file: "crates/transport/src/nvme_tcp/output.rs",
         from: "(Parts::behind(self.gone), 0)",
         to: "(Parts::behind(0), 0)",
         test: unit(
@@ -487,7 +495,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tcp-target-heads",
         guard: "heads of PDUs that were sent make room for others",
-        file: "crates/transport/src/nvme_tcp/connection.rs",
+        file: "crates/transport/src/nvme_tcp/output.rs",
         from: "            self.heads.drain(..self.from);\n",
         to: "",
         test: unit(

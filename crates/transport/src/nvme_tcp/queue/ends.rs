@@ -42,6 +42,11 @@ impl Queue {
     pub(in crate::nvme_tcp) fn part(mut self) -> (Connection, Remains) {
         self.counts.note(&self.connection);
         self.slots.forget();
+        for cid in self.rings.take_back() {
+            if let Some(index) = self.commands.completed(cid) {
+                self.commands.release(index);
+            }
+        }
         for index in 0..self.entries {
             let state = self.commands.get(index).state;
             if ![State::Free, State::Stored, State::Lost].contains(&state)

@@ -5,6 +5,9 @@
 //!    \--refused----> answered <--------------------- completion, data to the host ------------/
 //! ```
 //!
+//! A plain command, as most are, is stored as soon as its data are there. The doorbell is rung when
+//! all that came has been decoded.
+//!
 //! Halves of a fused pair are paired in the order of their capsules, and stored side by side when
 //! the data of both are there.
 
@@ -40,7 +43,7 @@ use crate::nvme_tcp::{Success, TargetConfig, entry};
 
 /// Receives of a queue in one poll.
 const RECEIVES: usize = 8;
-/// PDUs that wait to be sent, above which no more completions are taken.
+/// Answers that wait to be sent, above which no more completions are taken.
 const SENDING: usize = 128;
 /// Bytes of data in one drain, above which no more are taken: their digests are computed here.
 const DRAINED: u32 = 1 << 20;

@@ -210,3 +210,27 @@ fn entries_of_commands_that_hang_are_not_used_again() {
     let ended = rig.association.as_ref().unwrap().counters().ended;
     assert_eq!(ended.keys().collect::<Vec<_>>(), [&"medium-hangs"]);
 }
+
+/// Each command comes with what ends its queue: it is stored, and the controller does not see it.
+#[test]
+fn slots_of_commands_that_no_controller_saw_are_used_again() {
+    let mut rig = rig_with_slots(3);
+    let mut host = Host::new(&mut rig, 1, Manner::default());
+    // The memory has room for four queues.
+    for _ in 0..6 {
+        let sqe = host.blocks(NvmOpcode::READ, 0, 8);
+        let mut write = host.blocks(NvmOpcode::WRITE, 0, 8);
+        in_capsule(&mut write, 4096);
+        host.io[0].send_capsule(&sqe, &[]);
+        host.io[0].send_capsule(&write, &pattern(4096, 1));
+        host.io[0].send(&[0xff; 24]);
+        host.io[0].pump(&mut rig);
+        assert!(host.io[0].closed);
+        host.io[0] = again(&mut rig, &host, 1);
+    }
+    assert_eq!(lost(&rig), 0);
+    assert!(
+        host.read(&mut rig, 0, 0, 8) == [0; 4096],
+        "it was not written"
+    );
+}
