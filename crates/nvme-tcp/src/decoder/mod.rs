@@ -102,7 +102,8 @@ const _: () = assert!(size_of::<CapsuleCmd>() == COMMAND_HEAD as usize);
 const COMMAND_MASK: u64 = 0xffff_ffff_00ff_01ff;
 const COMMAND: u64 =
     usual(PduType::CAPSULE_CMD, size_of::<CapsuleCmd>()) | (COMMAND_HEAD as u64) << 32;
-/// As [`DATA`], of a command with data.
+/// PDU Type, HLEN and PDO of a command whose data stand right behind its header, as [`DATA`] has
+/// those of data.
 const WRITE: u64 =
     usual(PduType::CAPSULE_CMD, size_of::<CapsuleCmd>()) | (COMMAND_HEAD as u64) << 24;
 /// Bytes before the data of a PDU with data and without digests.
