@@ -123,6 +123,7 @@ impl Usual {
     fn of(side: Side, agreement: &Agreement) -> Self {
         let digests = agreement.digests;
         let is_aligned = |header: usize, pda_z| header.is_multiple_of(alignment(pda_z));
+        // PDUs with data, too, where they stand right behind the header and nothing behind them.
         let with_data = !digests.data()
             && match side {
                 Side::Controller => {
