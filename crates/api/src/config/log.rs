@@ -83,7 +83,7 @@ impl Format {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Our own crates.
-const CRATES: [&str; 32] = [
+const CRATES: [&str; 33] = [
     "api",
     "authentication",
     "client",
@@ -102,6 +102,7 @@ const CRATES: [&str; 32] = [
     "media",
     "memory",
     "model",
+    "nbd",
     "nvme_spec",
     "nvme_tcp",
     "nvmirage",

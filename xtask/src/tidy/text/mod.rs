@@ -30,6 +30,7 @@ const SAFE_CRATES: &[&str] = &[
     "loopback",
     "machine",
     "model",
+    "nbd",
     "nvme-spec",
     "nvmirage",
     "port",
@@ -47,6 +48,7 @@ const DATA_PATH_CRATES: &[&str] = &[
     "engine",
     "media",
     "memory",
+    "nbd",
     "port",
     "transport",
 ];
