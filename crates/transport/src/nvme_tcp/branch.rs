@@ -17,8 +17,8 @@ use super::connection::End;
 use super::newcomer::Farewell;
 use super::pace::{CHECK_NS, HOT_NS, Polled, SLOT_NS};
 use super::queue::{Queue, Shared};
-use super::rings::Bells;
 use super::slots::LargeSlots;
+use crate::host::Bells;
 
 impl Bells for Lane {
     fn namespaces(&self) -> &NamespaceTable {

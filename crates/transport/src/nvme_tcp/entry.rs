@@ -11,7 +11,7 @@ use port::namespace::NamespaceTable;
 
 use super::commands::Command;
 use super::judge::{ADMIN_DATA, BESIDE, Data, Gate, IN_CAPSULE, Limits, blocks_len};
-use super::rings::{BASE, PAGE};
+use crate::host::{BASE, PAGE};
 
 /// Without a data pointer.
 fn bare(command: &Command) -> Sqe {

@@ -60,11 +60,9 @@ mod proof;
 mod properties;
 mod queue;
 mod remains;
-mod rings;
 mod secure;
 mod sizes;
 mod slots;
-mod steps;
 mod stream;
 
 pub use nvme_spec::tcp::Digests;

@@ -3,7 +3,7 @@
 
 use controller::Controller;
 use nvme_spec::fabrics::{PropertyCdw10, PropertySize};
-use nvme_spec::registers::{CAP, CC, CRTO, CSTS, Cap, Cc, Csts, NSSR, VS};
+use nvme_spec::registers::{CAP, CC, CRTO, CSTS, Cap, NSSR, VS};
 use nvme_spec::{Sqe, Status};
 
 /// Whether a property may be read with this size.
@@ -16,21 +16,10 @@ fn is_readable(offset: u64, size: PropertySize) -> bool {
 }
 
 /// A register of 4 bytes.
-pub(super) fn read(controller: &Controller, offset: u64) -> u32 {
+fn read(controller: &Controller, offset: u64) -> u32 {
     let mut bytes = [0; 4];
     controller.bar_read(0, offset, &mut bytes);
     u32::from_le_bytes(bytes)
-}
-
-/// Controller Configuration and Controller Status.
-pub(super) fn state(controller: &Controller) -> (Cc, Csts) {
-    let mut bytes = [0; (CSTS - CC) as usize + 4];
-    controller.bar_read(0, CC, &mut bytes);
-    let word = |at: u64| {
-        let at = (at - CC) as usize;
-        u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-    };
-    (word(CC).into(), word(CSTS).into())
 }
 
 fn cap(controller: &Controller) -> Cap {

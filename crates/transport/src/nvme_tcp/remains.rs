@@ -7,8 +7,8 @@ use memory::Buffer;
 
 use super::commands::{Commands, Place, State};
 use super::counters::Counts;
-use super::rings::Rings;
 use super::slots::Slots;
+use crate::host::Rings;
 
 /// What the controller may still use of a queue that has no host any more.
 #[derive(Debug)]

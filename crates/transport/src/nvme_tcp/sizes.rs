@@ -4,7 +4,7 @@ use super::TargetConfig;
 use super::connect::ADMIN_DEPTH;
 use super::connection::ADMIN_IN_CAPSULE;
 use super::judge::AUTHENTICATION_DATA;
-use super::rings::{PAGE, rings_len};
+use crate::host::{PAGE, rings_len};
 
 /// Entries of an admin queue's rings beyond those of its host: one for a command of the
 /// association's own, and one that is always empty.

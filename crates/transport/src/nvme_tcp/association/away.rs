@@ -6,12 +6,12 @@ use controller::Controller;
 use port::time::Time;
 
 use super::{Association, Io, place};
+use crate::host::Step;
 use crate::nvme_tcp::branch::Branch;
 use crate::nvme_tcp::connection::End;
 use crate::nvme_tcp::counters::Counts;
 use crate::nvme_tcp::pace::CHECK_NS;
 use crate::nvme_tcp::proof::Proof;
-use crate::nvme_tcp::steps::Step;
 
 /// Queues that are away are not looked at more often for what has come.
 const HEAR_NS: u64 = 10_000_000;

@@ -2,11 +2,12 @@
 
 use controller::Controller;
 use nvme_spec::fabrics::FabricsType;
-use nvme_spec::registers::{ACQ, AQA, ASQ, Aqa, CC, Cc};
+use nvme_spec::registers::{CC, Cc};
 use nvme_spec::{Sqe, Status};
 use port::time::Time;
 
 use super::{Association, Io, place};
+use crate::host::{point, state};
 use crate::nvme_tcp::connection::End;
 use crate::nvme_tcp::properties;
 
@@ -57,16 +58,9 @@ impl Association {
         now: Time,
     ) -> Result<(), Status> {
         let (offset, value) = properties::to_set(controller, sqe)?;
-        let (cc, _) = properties::state(controller);
+        let (cc, _) = state(controller);
         if offset == CC && Cc::from(value).en() && !cc.en() {
-            self.admin.rings.reset();
-            let entries_z = self.admin.rings.entries() - 1;
-            let entries_z = u16::try_from(entries_z).expect("an admin queue is shorter");
-            let aqa = Aqa::new().with_asqs_z(entries_z).with_acqs_z(entries_z);
-            let (asq, acq) = self.admin.rings.addresses();
-            controller.bar_write(0, AQA, &u32::from(aqa).to_le_bytes());
-            controller.bar_write(0, ASQ, &asq.to_le_bytes());
-            controller.bar_write(0, ACQ, &acq.to_le_bytes());
+            point(controller, &mut self.admin.rings);
         }
         controller.bar_write(0, offset, &value.to_le_bytes());
         self.follow(controller, now);

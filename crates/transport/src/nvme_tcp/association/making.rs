@@ -4,10 +4,10 @@ use nvme_spec::{Cqe, Status};
 use port::time::Time;
 
 use super::{Association, Io, place};
+use crate::host::{Step, command};
 use crate::nvme_tcp::connect::{QID_OFFSET, Refusal, SQSIZE_OFFSET};
 use crate::nvme_tcp::newcomer::Arrival;
 use crate::nvme_tcp::queue::Queue;
-use crate::nvme_tcp::steps::{Step, command};
 
 impl Association {
     /// Begins to make the queue of an arrival, whose identifier is free.

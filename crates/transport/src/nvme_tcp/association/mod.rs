@@ -25,6 +25,8 @@ use nvme_spec::registers::ShutdownStatus;
 use port::time::Time;
 
 use self::away::Away;
+use crate::host::{BASE, PAGE, Step, state};
+use crate::nvme_tcp::TargetConfig;
 use crate::nvme_tcp::connect::{HOSTID_OFFSET, HOSTNQN_OFFSET, Host, QID_OFFSET, Refusal};
 use crate::nvme_tcp::connection::{Connection, End};
 use crate::nvme_tcp::counters::Counters;
@@ -33,11 +35,8 @@ use crate::nvme_tcp::pace::{CHECK_NS, HOT_NS, Polled, SLOT_NS};
 use crate::nvme_tcp::proof::Proof;
 use crate::nvme_tcp::queue::{Queue, Shared};
 use crate::nvme_tcp::remains::Remains;
-use crate::nvme_tcp::rings::{BASE, PAGE};
 use crate::nvme_tcp::sizes::memory_len;
 use crate::nvme_tcp::slots::LargeSlots;
-use crate::nvme_tcp::steps::Step;
-use crate::nvme_tcp::{TargetConfig, properties};
 
 /// How long a Connect command waits while its queue identifier is in use: a host may open a queue
 /// again before the end of its last connection has been seen.
@@ -455,7 +454,7 @@ impl Association {
 
     /// Sees what the controller has become.
     fn follow(&mut self, controller: &Controller, now: Time) {
-        let (cc, csts) = properties::state(controller);
+        let (cc, csts) = state(controller);
         if self.enabled && !cc.en() {
             // A controller that has failed may have given commands up.
             self.reset_at = (!self.failed).then_some(now);

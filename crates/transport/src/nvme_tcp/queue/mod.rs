@@ -27,6 +27,7 @@ use nvme_tcp::{Event, Fault, Piece, Transfer};
 use port::namespace::NamespaceTable;
 use port::time::Time;
 
+use crate::host::{Bells, PAGE, Rings};
 use crate::nvme_tcp::authentication::Exchange;
 use crate::nvme_tcp::commands::{Commands, Place, State};
 use crate::nvme_tcp::connect::{Connect, Refusal};
@@ -36,7 +37,6 @@ use crate::nvme_tcp::judge::{Limits, fills, judge};
 use crate::nvme_tcp::newcomer::{Farewell, refuse};
 use crate::nvme_tcp::proof::Proof;
 use crate::nvme_tcp::remains::Remains;
-use crate::nvme_tcp::rings::{Bells, PAGE, Rings};
 use crate::nvme_tcp::sizes::{in_capsule, most, ring_entries, small_len, stride};
 use crate::nvme_tcp::slots::{LargeSlots, Slots};
 use crate::nvme_tcp::{Success, TargetConfig, entry};

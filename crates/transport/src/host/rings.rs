@@ -10,9 +10,9 @@ use nvme_spec::{Cqe, Sqe};
 use port::namespace::NamespaceTable;
 
 /// Address of the private memory for the controller. Not 0: an address of 0 is none.
-pub(super) const BASE: u64 = 1 << 40;
+pub(crate) const BASE: u64 = 1 << 40;
 /// Bytes of a page.
-pub(super) const PAGE: usize = memory::PAGE as usize;
+pub(crate) const PAGE: usize = memory::PAGE as usize;
 
 /// Bytes of a submission queue in whole pages.
 const fn sq_len(entries: u32) -> usize {
@@ -25,12 +25,12 @@ const fn cq_len(entries: u32) -> usize {
 }
 
 /// Bytes of both rings.
-pub(super) const fn rings_len(entries: u32) -> usize {
+pub(crate) const fn rings_len(entries: u32) -> usize {
     sq_len(entries) + cq_len(entries)
 }
 
 /// Where the doorbells of a queue are rung.
-pub(super) trait Bells {
+pub(crate) trait Bells {
     /// The namespaces of its commands.
     fn namespaces(&self) -> &NamespaceTable;
 
@@ -53,7 +53,7 @@ impl Bells for Controller {
 
 /// A submission queue and its completion queue.
 #[derive(Debug)]
-pub(super) struct Rings {
+pub(crate) struct Rings {
     qid: u16,
     sq: HostSq,
     cq: HostCq,
@@ -70,7 +70,7 @@ pub(super) struct Rings {
 impl Rings {
     /// Rings of `entries` entries, with room for `most` as all such rings have: so a place that
     /// one has left takes any other.
-    pub(super) fn new(qid: u16, entries: u32, most: u32, memory: &HostMemory) -> Option<Self> {
+    pub(crate) fn new(qid: u16, entries: u32, most: u32, memory: &HostMemory) -> Option<Self> {
         debug_assert!(entries <= most);
         Some(Self {
             qid,
@@ -86,18 +86,18 @@ impl Rings {
     }
 
     /// Entries of each of the two.
-    pub(super) fn entries(&self) -> u32 {
+    pub(crate) fn entries(&self) -> u32 {
         self.entries
     }
 
     /// Addresses of the submission and the completion queue for the controller.
-    pub(super) fn addresses(&self) -> (u64, u64) {
+    pub(crate) fn addresses(&self) -> (u64, u64) {
         let address = |buffer: &Buffer| buffer.iova(Iova(BASE)).0;
         (address(self.sq.buffer()), address(self.cq.buffer()))
     }
 
     /// They are empty, as a controller expects them that is enabled.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.sq.buffer().zero();
         self.cq.buffer().zero();
         (self.tail, self.head, self.cq_head) = (0, 0, 0);
@@ -106,20 +106,20 @@ impl Rings {
     }
 
     /// Commands that can be stored now.
-    pub(super) fn room(&self) -> u32 {
+    pub(crate) fn room(&self) -> u32 {
         self.entries - 1 - distance(self.head, self.tail, self.entries)
     }
 
     /// Stores a command, for which there is room.
     #[inline]
-    pub(super) fn store(&mut self, sqe: &Sqe) {
+    pub(crate) fn store(&mut self, sqe: &Sqe) {
         debug_assert!(self.room() > 0);
         self.sq.store(self.tail, sqe.to_words());
         self.tail = next(self.tail, self.entries);
     }
 
     /// Takes back the entries that the controller was not shown: identifiers of their commands.
-    pub(super) fn take_back(&mut self) -> impl Iterator<Item = u16> {
+    pub(crate) fn take_back(&mut self) -> impl Iterator<Item = u16> {
         std::iter::from_fn(|| {
             if self.tail == self.rung.0 {
                 return None;
@@ -133,7 +133,7 @@ impl Rings {
     }
 
     /// Takes the next completion.
-    pub(super) fn take(&mut self) -> Option<Cqe> {
+    pub(crate) fn take(&mut self) -> Option<Cqe> {
         let cqe = Cqe::from_words(self.cq.load(self.cq_head));
         if cqe.status.phase() != self.phase {
             return None;
@@ -153,13 +153,13 @@ impl Rings {
     }
 
     /// Whether there is a completion.
-    pub(super) fn has_completion(&self) -> bool {
+    pub(crate) fn has_completion(&self) -> bool {
         Cqe::from_words(self.cq.load(self.cq_head)).status.phase() == self.phase
     }
 
     /// Rings both doorbells, which lie side by side, where there are new commands, or many entries
     /// of the completion queue to free. Half of that queue is enough for the controller to go on.
-    pub(super) fn ring(&mut self, bells: &mut impl Bells) -> bool {
+    pub(crate) fn ring(&mut self, bells: &mut impl Bells) -> bool {
         let freed = distance(self.rung.1, self.cq_head, self.entries);
         if self.tail == self.rung.0 && freed < self.entries.div_ceil(2) {
             return false;
@@ -170,7 +170,7 @@ impl Rings {
     }
 
     /// Frees the entries of the completion queue. The submission queue may be gone.
-    pub(super) fn ring_head(&mut self, controller: &mut Controller) {
+    pub(crate) fn ring_head(&mut self, controller: &mut Controller) {
         if self.cq_head != self.rung.1 {
             self.rung.1 = self.cq_head;
             let head = self.cq_head.to_le_bytes();

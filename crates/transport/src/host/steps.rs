@@ -1,4 +1,4 @@
-//! The association's own commands, which make and delete I/O queues in its controller.
+//! Commands of a host's own, which make and delete I/O queues in its controller.
 
 use nvme_spec::Sqe;
 use nvme_spec::command::{
@@ -6,9 +6,9 @@ use nvme_spec::command::{
 };
 use nvme_spec::opcode::AdminOpcode;
 
-/// A command of the association's own that is in flight, or is to be.
+/// A command of the host's own that is in flight, or is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     CreateCq,
     CreateSq,
     DeleteSq,
@@ -16,7 +16,7 @@ pub(super) enum Step {
 }
 
 /// A command about a queue pair with one identifier, which completes without interrupts.
-pub(super) fn command(step: Step, qid: u16, entries_z: u16, (sq, cq): (u64, u64)) -> Sqe {
+pub(crate) fn command(step: Step, qid: u16, entries_z: u16, (sq, cq): (u64, u64)) -> Sqe {
     let create = CreateIoQueueCdw10::new()
         .with_qid(qid)
         .with_qsize_z(entries_z);
