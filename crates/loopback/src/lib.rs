@@ -304,6 +304,11 @@ impl<C: Channel> InProcess<C> {
         look(&mut self.wake().controller)
     }
 
+    /// Looks at the subsystem, or does something to it as its operator.
+    pub fn with_subsystem<T>(&self, look: impl FnOnce(&mut Subsystem) -> T) -> T {
+        look(&mut self.wake().subsystem)
+    }
+
     /// Looks at the lane of a completion queue, where there is one.
     pub fn with_lane<T>(&self, cqid: u16, look: impl FnOnce(&mut Lane) -> T) -> Option<T> {
         let mut inner = self.wake();

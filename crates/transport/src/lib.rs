@@ -19,5 +19,7 @@
     clippy::disallowed_macros
 )]
 
+mod host;
+pub mod nbd;
 pub mod nvme_tcp;
 pub mod vfio_user;

@@ -11,8 +11,11 @@
 )]
 
 mod authentication;
+mod gate;
 mod mediated;
 mod moved_state;
+mod nbd_client;
+mod nbd_negotiation;
 mod prp_walk;
 mod rig;
 mod session_bytes;
@@ -45,6 +48,10 @@ targets! {
     mediated
     /// A controller takes a state that a client has changed.
     moved_state
+    /// Clients of one export over NBD do anything, against a plain array.
+    nbd_client
+    /// A client of NBD sends anything, against a reader of the whole stream.
+    nbd_negotiation
     /// PRP walks, against a walk that goes byte by byte.
     prp_walk
     /// A client of the socket sends anything.

@@ -19,6 +19,8 @@ use port::time::Time;
 use port::{Added, Channel, ChannelId, Done, MediumTraits, Outcome, Request};
 use subsystem::{Subsystem, SubsystemConfig};
 
+use crate::gate::Gated;
+
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
 /// Pages of the host's memory.
@@ -40,6 +42,8 @@ pub(crate) enum FuzzChannel {
     Real(media::Channel),
     /// Keeps commands until it may let them go.
     Held(Held),
+    /// A real one whose completions wait.
+    Gated(Gated),
 }
 
 /// A medium that keeps what it is given until it may let go.
@@ -71,6 +75,7 @@ impl Channel for FuzzChannel {
     ) -> Added {
         match self {
             FuzzChannel::Real(channel) => channel.add(ticket, request, segments, view),
+            FuzzChannel::Gated(channel) => channel.add(ticket, request, segments, view),
             FuzzChannel::Held(held) => {
                 let mut holding = held.0.borrow_mut();
                 if holding.tickets.len() == HELD_MAX {
@@ -83,14 +88,17 @@ impl Channel for FuzzChannel {
     }
 
     fn submit(&mut self) {
-        if let FuzzChannel::Real(channel) = self {
-            channel.submit();
+        match self {
+            FuzzChannel::Real(channel) => channel.submit(),
+            FuzzChannel::Gated(channel) => channel.submit(),
+            FuzzChannel::Held(_) => {}
         }
     }
 
     fn reap(&mut self, done: &mut Vec<Done>) {
         match self {
             FuzzChannel::Real(channel) => channel.reap(done),
+            FuzzChannel::Gated(channel) => channel.reap(done),
             FuzzChannel::Held(held) => {
                 let mut holding = held.0.borrow_mut();
                 if holding.let_go {
@@ -105,6 +113,7 @@ impl Channel for FuzzChannel {
     fn in_flight(&self) -> u32 {
         match self {
             FuzzChannel::Real(channel) => channel.in_flight(),
+            FuzzChannel::Gated(channel) => channel.in_flight(),
             FuzzChannel::Held(held) => u32::try_from(held.0.borrow().tickets.len()).unwrap(),
         }
     }

@@ -84,6 +84,8 @@ replayed! {
     authentication
     mediated
     moved_state
+    nbd_client
+    nbd_negotiation
     prp_walk
     session_bytes
     sgl_walk

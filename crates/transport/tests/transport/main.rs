@@ -1,6 +1,7 @@
 //! Connections and sessions as a reactor uses them.
 
 mod caller;
+mod nbd;
 mod nvme_tcp;
 mod resume;
 mod session;

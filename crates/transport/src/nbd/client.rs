@@ -1,0 +1,455 @@
+//! A client that has chosen an export: its controller, its connection and its requests.
+//!
+//! ```text
+//! enabled -> ready -> Create CQ -> Create SQ -> requests
+//! ```
+//!
+//! It ends with its connection, or with its controller, which no one resets but the operator. A
+//! namespace that is formatted otherwise or taken away ends it: its client knows another size.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use controller::Controller;
+use memory::guest::socket::receive_with;
+use memory::{Access, ClientMappings, DmaMap, HostMemory, Iova};
+use nbd::{EXTENDED_REQUEST_LEN, Request};
+use nvme_spec::Cqe;
+use nvme_spec::registers::{CC, Cc};
+use port::time::Time;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::counters::Counters;
+use super::end::End;
+use super::input::Input;
+use super::judge::Agreed;
+use super::newcomer::Arrival;
+use super::slots::SLOTS_LEN;
+use super::work::Work;
+use super::{QUEUE_DEPTH, failed, is_later};
+use crate::host::{BASE, Rings, Step, command, point, rings_len, state};
+
+/// Entries of the admin queue: for one command at a time.
+const ADMIN_ENTRIES: u32 = 4;
+/// The I/O queue.
+const QID: u16 = 1;
+/// Bytes of the input: many requests, or a request and data behind it.
+const INPUT: usize = 64 << 10;
+/// Minimum number of bytes of data that are received straight to their slot.
+const DIRECT: usize = 4096;
+/// Receives in one poll.
+const RECEIVES: usize = 8;
+/// How long the controller may take to become ready.
+const READY_NS: u64 = 10_000_000_000;
+/// How often it is looked at whether a client has left whose bytes wait.
+const LOOK_NS: u64 = 1_000_000_000;
+/// How long a client may send no more of the data of a request, or read none of its replies.
+const STALL_NS: u64 = 120_000_000_000;
+
+/// What a poll has come to.
+#[derive(Debug)]
+pub struct Polled {
+    /// It did something: there may be more.
+    pub worked: bool,
+    /// The client has ended: it is to be dropped, and its controller reset.
+    pub ended: Option<End>,
+}
+
+/// How far its queues are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The controller becomes ready.
+    Enabled,
+    /// A command of its own is in flight.
+    Making(Step),
+    Open,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Client {
+    fd: OwnedFd,
+    name: String,
+    /// The map whose view the controller has. That view keeps the memory mapped for as long as the
+    /// controller or a medium uses it, also behind the end of the client.
+    _map: DmaMap,
+    _mappings: ClientMappings,
+    admin: Rings,
+    phase: Phase,
+    /// When the controller must be ready.
+    ready_by: Time,
+    input: Input,
+    work: Work,
+    /// Since when data of a request do not come.
+    starved: Option<Time>,
+    /// Since when the socket takes nothing.
+    blocked: Option<Time>,
+    changes: u64,
+    /// It takes no bytes before something completes or is sent.
+    is_stopped: bool,
+    /// When it is looked at meanwhile whether the client has left.
+    looks_at: Time,
+    /// What the next poll ends with.
+    end: Option<End>,
+}
+
+impl Client {
+    /// A client, and its controller, which was just made and has no other host.
+    ///
+    /// # Errors
+    /// There is no memory, or there are no more descriptors. The arrival is dropped.
+    pub fn new(arrival: Arrival, controller: &mut Controller, now: Time) -> io::Result<Self> {
+        let Arrival {
+            fd,
+            offer,
+            agreed,
+            left,
+        } = arrival;
+        let none = || io::Error::from(io::ErrorKind::OutOfMemory);
+        let entries = u32::from(QUEUE_DEPTH);
+        let memory = HostMemory::new(rings_len(ADMIN_ENTRIES) + rings_len(entries) + SLOTS_LEN)?;
+        let admin = Rings::new(0, ADMIN_ENTRIES, ADMIN_ENTRIES, &memory);
+        let mut admin = admin.ok_or_else(none)?;
+        let rings = Rings::new(QID, entries, entries, &memory).ok_or_else(none)?;
+        let mut mappings = ClientMappings::new();
+        let mapping = mappings
+            .map(memory.fd().try_clone_to_owned()?)
+            .map_err(io::Error::other)?;
+        let mut map = DmaMap::new(1);
+        let whole = Some((mapping, 0));
+        map.map(Iova(BASE), memory.len() as u64, Access::READ_WRITE, whole)
+            .map_err(io::Error::other)?;
+        controller.set_view(map.view(), mappings.lost());
+        // Without an identifier it takes part in no reservation.
+        controller.connect([0; 16], 0);
+        point(controller, &mut admin);
+        let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4);
+        controller.bar_write(0, CC, &u32::from(cc).to_le_bytes());
+        let name = offer.export.name.clone();
+        let max_transfer = controller.config().max_transfer.into();
+        let agreed = Agreed {
+            has_chunks: agreed.structured,
+            is_extended: agreed.extended,
+        };
+        let work = Work::new(memory, rings, offer, agreed, max_transfer);
+        Ok(Self {
+            fd,
+            name,
+            _map: map,
+            _mappings: mappings,
+            admin,
+            phase: Phase::Enabled,
+            ready_by: now + READY_NS,
+            input: Input::new(INPUT, &left),
+            work: work.ok_or_else(none)?,
+            starved: None,
+            blocked: None,
+            changes: 0,
+            is_stopped: false,
+            looks_at: now,
+            end: None,
+        })
+    }
+
+    /// Name of its export.
+    #[must_use]
+    pub fn export(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads the socket, gives commands to the controller and sends replies. Due when the
+    /// connection is readable, or writable where that is wanted, at [`Self::next_deadline`], and
+    /// after a turn while it works.
+    pub fn poll(&mut self, controller: &mut Controller, now: Time) -> Polled {
+        match self.serve(controller, now) {
+            Ok(worked) => Polled {
+                worked,
+                ended: None,
+            },
+            Err(end) => Polled {
+                worked: true,
+                ended: Some(end),
+            },
+        }
+    }
+
+    fn serve(&mut self, controller: &mut Controller, now: Time) -> Result<bool, End> {
+        if let Some(end) = self.end.take() {
+            return Err(end);
+        }
+        let opened = self.follow(controller, now)?;
+        if self.phase != Phase::Open {
+            // No event says that the controller is ready.
+            return Ok(true);
+        }
+        // Replies leave first: the client waits for them.
+        let mut worked = self.complete()?;
+        worked |= self.send(now)?;
+        worked |= self.receive()?;
+        self.note_waiting(now);
+        worked |= self.work.rings.ring(controller);
+        if self.work.is_closing && self.work.is_idle() && self.work.out.is_empty() {
+            return Err(End::Closed);
+        }
+        self.check(now)?;
+        Ok(worked || opened)
+    }
+
+    /// Takes completions and sends replies. Due after each turn of the controller that worked. True
+    /// where there was something: it is to be polled again.
+    pub fn drain(&mut self, controller: &mut Controller, now: Time) -> bool {
+        if self.phase != Phase::Open {
+            return true;
+        }
+        let done = self.complete().and_then(|done| Ok(done | self.send(now)?));
+        let worked = done.unwrap_or_else(|end| {
+            self.end = Some(end);
+            true
+        });
+        worked | self.work.rings.ring(controller)
+    }
+
+    /// Whether [`Self::drain`] would find something, seen without the controller. The I/O queue is
+    /// looked at only with `io`.
+    #[must_use]
+    pub fn has_posted(&self, io: bool) -> bool {
+        self.admin.has_completion() || io && self.work.rings.has_completion()
+    }
+
+    /// Whether commands are at the controller.
+    #[must_use]
+    pub fn has_io_in_flight(&self) -> bool {
+        self.phase != Phase::Open || !self.work.is_idle()
+    }
+
+    /// Its connection, and whether that is to be polled for reading and for writing. Where requests
+    /// wait in the socket, it is not to be polled for reading: it is readable all the time.
+    #[must_use]
+    pub fn connection(&self) -> (BorrowedFd<'_>, [bool; 2]) {
+        (self.fd.as_fd(), [!self.is_stopped, self.blocked.is_some()])
+    }
+
+    /// Grows where [`Self::connection`] has changed.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// When it must be polled although nothing happens.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        let ready_by = (self.phase != Phase::Open).then_some(self.ready_by);
+        let stalled = self.starved.into_iter().chain(self.blocked);
+        let looks = self.is_stopped.then_some(self.looks_at);
+        let stalled = stalled.map(|since| since + STALL_NS);
+        stalled.chain(ready_by).chain(looks).min()
+    }
+
+    /// Whether its namespace is what it was. Where not, it is to be polled at once: before lanes
+    /// see the next change of that.
+    #[inline]
+    #[must_use]
+    pub fn is_valid(&self, controller: &Controller) -> bool {
+        self.phase != Phase::Open || self.work.offer().is_valid(controller.namespaces())
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.work.counters.clone()
+    }
+
+    /// Sees what the controller has become, and makes the I/O queue. True where something changed.
+    fn follow(&mut self, controller: &mut Controller, now: Time) -> Result<bool, End> {
+        let (cc, csts) = state(controller);
+        if csts.cfs() || !cc.en() || self.phase != Phase::Open && now >= self.ready_by {
+            return Err(End::Controller);
+        }
+        match self.phase {
+            Phase::Open if !self.is_valid(controller) => Err(End::Changed),
+            Phase::Open => Ok(false),
+            Phase::Enabled if csts.rdy() => {
+                self.own(Step::CreateCq, controller);
+                Ok(true)
+            }
+            Phase::Enabled => Ok(false),
+            Phase::Making(step) => match self.admin.take() {
+                None => Ok(false),
+                Some(cqe) if !cqe.status.status().is_success() => Err(End::Controller),
+                Some(_) if step == Step::CreateCq => {
+                    self.own(Step::CreateSq, controller);
+                    Ok(true)
+                }
+                Some(_) => {
+                    self.phase = Phase::Open;
+                    Ok(true)
+                }
+            },
+        }
+    }
+
+    /// Submits a command of its own.
+    fn own(&mut self, step: Step, controller: &mut Controller) {
+        let addresses = self.work.rings.addresses();
+        self.admin
+            .store(&command(step, QID, QUEUE_DEPTH - 1, addresses));
+        self.admin.ring(controller);
+        self.phase = Phase::Making(step);
+    }
+
+    /// Takes completions.
+    fn complete(&mut self) -> Result<bool, End> {
+        let mut worked = false;
+        while let Some(cqe) = self.work.rings.take() {
+            worked = true;
+            let cqe: Cqe = cqe;
+            self.work.complete(&cqe)?;
+        }
+        Ok(worked)
+    }
+
+    fn send(&mut self, now: Time) -> Result<bool, End> {
+        let mut worked = false;
+        while !self.work.out.is_empty() {
+            let sent = self.work.send(self.fd.as_fd());
+            match sent {
+                Ok(_) => {
+                    worked = true;
+                    self.note_blocked(None);
+                }
+                Err(error) if is_later(&error) => {
+                    let since = self.blocked.unwrap_or(now);
+                    self.note_blocked(Some(since));
+                    break;
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(worked)
+    }
+
+    fn note_blocked(&mut self, since: Option<Time>) {
+        self.changes += u64::from(since.is_some() != self.blocked.is_some());
+        self.blocked = since;
+    }
+
+    fn receive(&mut self) -> Result<bool, End> {
+        let mut worked = self.take_input()?;
+        for _ in 0..RECEIVES {
+            if self.work.is_stopped() {
+                break;
+            }
+            let received = match &self.work.receiving {
+                Some(receiving) if receiving.left >= DIRECT && self.input.is_empty() => {
+                    let (at, left) = (receiving.at, receiving.left);
+                    let rest = self.input.room();
+                    let asked = left + rest.len();
+                    let received = receive_with(&self.fd, &self.work.memory, at, left, rest);
+                    received.map(|len| {
+                        self.input.came(len.saturating_sub(left));
+                        self.work.received(len.min(left));
+                        (len, len < asked)
+                    })
+                }
+                _ => {
+                    let received = self.input.receive(self.fd.as_fd());
+                    received.map(|len| (len, self.input.free() > 0))
+                }
+            };
+            match received {
+                Ok((0, _)) => return Err(End::Closed),
+                Ok((len, is_drained)) => {
+                    worked = true;
+                    self.work.counters.received += len as u64;
+                    self.starved = None;
+                    self.take_input()?;
+                    if is_drained {
+                        break;
+                    }
+                }
+                Err(error) if is_later(&error) => break,
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(worked)
+    }
+
+    /// Takes requests and data from the input.
+    fn take_input(&mut self) -> Result<bool, End> {
+        let mut worked = false;
+        self.work.advance();
+        loop {
+            let bytes = self.input.bytes();
+            let taken = if let Some(receiving) = self.work.receiving {
+                let len = receiving.left.min(bytes.len());
+                self.work.memory.write(receiving.at, &bytes[..len]);
+                self.work.received(len);
+                len
+            } else if self.work.skipping > 0 {
+                let len = self.work.skipping.min(bytes.len() as u64);
+                self.work.skipping -= len;
+                len as usize
+            } else if self.work.takes_request() {
+                let is_extended = self.work.is_extended();
+                match Request::parse(bytes, is_extended)? {
+                    None => 0,
+                    Some(request) => {
+                        self.work.begin(&request);
+                        if is_extended {
+                            EXTENDED_REQUEST_LEN
+                        } else {
+                            nbd::REQUEST_LEN
+                        }
+                    }
+                }
+            } else {
+                0
+            };
+            if taken == 0 {
+                return Ok(worked);
+            }
+            worked = true;
+            self.input.take(taken);
+        }
+    }
+
+    /// Notes whether data of a request are to come, and whether it takes any bytes.
+    fn note_waiting(&mut self, now: Time) {
+        let is_stopped = self.work.is_stopped();
+        self.changes += u64::from(is_stopped != self.is_stopped);
+        if is_stopped && !self.is_stopped {
+            self.looks_at = now + LOOK_NS;
+        }
+        self.is_stopped = is_stopped;
+        let waits = self.work.receiving.is_some()
+            || self.work.skipping > 0
+            || !self.input.is_empty() && !self.work.is_stopped();
+        self.starved = waits.then(|| self.starved.unwrap_or(now));
+    }
+
+    /// Looks for what has taken too long.
+    fn check(&mut self, now: Time) -> Result<(), End> {
+        if self.is_stopped && now >= self.looks_at {
+            self.looks_at = now + LOOK_NS;
+            // Its end is not received while no bytes are.
+            if !self.work.is_closing && has_left(&self.fd) {
+                return Err(End::Closed);
+            }
+        }
+        let is_late = |since: Option<Time>| since.is_some_and(|since| now.since(since) >= STALL_NS);
+        if is_late(self.blocked) {
+            return Err(End::DoesNotRead);
+        }
+        if is_late(self.starved) {
+            return Err(End::SlowData);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the other end of a connection has closed it.
+fn has_left(fd: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(fd, PollFlags::RDHUP)];
+    let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    poll(&mut polled, Some(&Timespec::default())).is_ok() && polled[0].revents().intersects(ended)
+}

@@ -1,0 +1,566 @@
+//! The server's side: a client on an export of a real medium, on the test's thread and in virtual
+//! time; and the client's side, in bytes.
+
+use std::collections::VecDeque;
+use std::io::{Read as _, Write as _};
+use std::ops::Range;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::{Controller, ControllerConfig, DoorbellMode, Fabrics, Interface};
+use driver::bus::Bus as _;
+use loopback::InProcess;
+use media::{Medium, MediumKind, MediumSpec};
+use memory::{DmaView, DoorbellPages, Segment};
+use nbd::{Command, CommandFlags, Request};
+use port::namespace::Namespace;
+use port::ticket::Ticket;
+use port::time::Time;
+use port::{Added, Cause, Channel, ChannelId, Channels, Done, Outcome};
+use subsystem::{
+    Change, ControllerSet, Operation, OperatorRequest, Requester, Step, Subsystem, SubsystemConfig,
+};
+use transport::nbd::{Client, Newcomer, Offers, Progress, QUEUE_DEPTH, QUEUES, offer};
+
+/// Bytes of each namespace.
+pub(super) const LEN: u64 = 48 << 20;
+/// Bytes of one command.
+const MAX_TRANSFER: u32 = 256 << 10;
+
+/// A medium that does not only what it is asked for, and notes what that is.
+pub(super) struct Failing {
+    inner: media::Channel,
+    /// Reads that begin there fail.
+    fails: Option<Range<u64>>,
+    /// How often a comparison finds a difference, as if another host had written.
+    differs: u32,
+    /// It keeps the commands that change something, and does not end them.
+    holds: bool,
+    held: Vec<Ticket>,
+    /// What it was asked for, except reads.
+    asked: Vec<Asked>,
+    /// Of each command that changes something, whether it has Force Unit Access; and `true` for
+    /// each flush.
+    stable: Vec<bool>,
+}
+
+/// What a medium was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Write { fua: bool },
+    Zero { fua: bool, deallocates: bool },
+    Deallocate,
+    Flush,
+    Other,
+}
+
+impl Channel for Failing {
+    fn add(
+        &mut self,
+        ticket: Ticket,
+        request: &port::Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        match request {
+            port::Request::Write { fua, .. }
+            | port::Request::CompareAndWrite { fua, .. }
+            | port::Request::WriteZeroes { fua, .. } => self.stable.push(*fua),
+            port::Request::Deallocate { .. } => self.stable.push(false),
+            port::Request::Flush => self.stable.push(true),
+            _ => {}
+        }
+        if let (port::Request::Read { offset, .. }, Some(fails)) = (request, &self.fails)
+            && fails.contains(offset)
+        {
+            return Added::Done(ticket, Outcome::of(Cause::ReadFailed));
+        }
+        let asked = match request {
+            port::Request::Read { .. } => None,
+            port::Request::Write { fua, .. } | port::Request::CompareAndWrite { fua, .. } => {
+                Some(Asked::Write { fua: *fua })
+            }
+            port::Request::WriteZeroes {
+                fua, deallocate, ..
+            } => Some(Asked::Zero {
+                fua: *fua,
+                deallocates: *deallocate,
+            }),
+            port::Request::Deallocate { .. } => Some(Asked::Deallocate),
+            port::Request::Flush => Some(Asked::Flush),
+            _ => Some(Asked::Other),
+        };
+        self.asked.extend(asked);
+        if self.holds && asked.is_some() {
+            self.held.push(ticket);
+            return Added::Pending;
+        }
+        if matches!(request, port::Request::CompareAndWrite { .. }) && self.differs > 0 {
+            self.differs -= 1;
+            return Added::Done(ticket, Outcome::of(Cause::CompareMismatch));
+        }
+        self.inner.add(ticket, request, segments, view)
+    }
+
+    fn submit(&mut self) {
+        self.inner.submit();
+    }
+
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        self.inner.reap(done);
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.inner.in_flight() + self.held.len() as u32
+    }
+
+    fn is_full(&self, request: &port::Request<'_>) -> bool {
+        self.inner.is_full(request)
+    }
+}
+
+impl Drop for Failing {
+    fn drop(&mut self) {
+        for ticket in self.held.drain(..) {
+            ticket.retire();
+        }
+    }
+}
+
+/// How a client negotiates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    Simple,
+    Structured,
+    Extended,
+}
+
+/// See the module.
+pub(super) struct Rig {
+    bus: InProcess<Failing>,
+    /// The entrance itself serves no client.
+    _entrance: Controller,
+    newcomer: Option<Newcomer>,
+    pub(super) client: Option<Client>,
+    pub(super) ends: Vec<&'static str>,
+    pub(super) socket: UnixStream,
+    style: Style,
+    /// What is to be sent.
+    out: VecDeque<u8>,
+    /// What has come and was not taken.
+    pub(super) came: Vec<u8>,
+    /// It reads what comes.
+    pub(super) reads: bool,
+}
+
+fn config(interface: Interface) -> ControllerConfig {
+    ControllerConfig {
+        name: "c".into(),
+        vendor_id: 0x4e56,
+        device_id: 1,
+        serial: "S".into(),
+        model_number: "M".into(),
+        firmware_revision: "1".into(),
+        subnqn: "nqn.2026-11.t:s0".into(),
+        queues: QUEUES,
+        queue_depth: QUEUE_DEPTH,
+        max_transfer: MAX_TRANSFER,
+        doorbells: DoorbellMode::Trapped,
+        msix: false,
+        intx: false,
+        interface,
+    }
+}
+
+/// A reply, with its chunks put together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub(super) cookie: u64,
+    pub(super) error: u32,
+    /// Place in the export and bytes, in the order in which they came.
+    pub(super) data: Vec<(u64, Vec<u8>)>,
+    is_over: bool,
+}
+
+impl Rig {
+    /// A client on the namespace with blocks of `1 << lba_shift` bytes.
+    pub(super) fn new(lba_shift: u8, style: Style) -> Self {
+        Self::with(lba_shift, style, false)
+    }
+
+    /// The same; its export may be one that takes no writes.
+    pub(super) fn with(lba_shift: u8, style: Style, read_only: bool) -> Self {
+        let kind = MediumKind::Ram { size: 2 * LEN };
+        let medium = Medium::open(&MediumSpec { kind }).unwrap();
+        let mut channels = Channels::new();
+        let channel = Failing {
+            inner: medium.channel(64).unwrap(),
+            fails: None,
+            differs: 0,
+            holds: false,
+            held: Vec::new(),
+            asked: Vec::new(),
+            stable: Vec::new(),
+        };
+        assert!(channels.insert(channel).is_ok());
+        let namespace = |shift: u8, nsid: u32| Namespace {
+            nsid,
+            channel: ChannelId(0),
+            start: LEN * u64::from(nsid - 1),
+            blocks: LEN >> shift,
+            lba_shift: shift,
+            nguid: [nsid as u8; 16],
+            eui64: [nsid as u8; 8],
+            traits: medium.traits(),
+            restrictions: None,
+            set: None,
+        };
+        let namespaces = [namespace(9, 1), namespace(12, 2)];
+        let offers: Offers = namespaces
+            .iter()
+            .filter_map(|namespace| offer(namespace, &format!("b{}", 1 << namespace.lba_shift)))
+            .map(|mut offer| {
+                offer.export.flags.set_read_only(read_only);
+                offer
+            })
+            .collect();
+        let subsystem = SubsystemConfig::with_namespaces(4, namespaces);
+        let mut subsystem = Subsystem::new(subsystem).unwrap();
+        let pages = |config: &ControllerConfig| {
+            Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap())
+        };
+        let of_entrance = config(Interface::Pcie);
+        let doorbells = pages(&of_entrance);
+        let entrance = Controller::new(of_entrance, doorbells, &mut subsystem).unwrap();
+        let of_client = config(Interface::Fabrics(Fabrics {
+            entrance: entrance.id(),
+            in_capsule: 0,
+        }));
+        let doorbells = pages(&of_client);
+        let controller = Controller::new(of_client, doorbells.clone(), &mut subsystem).unwrap();
+        let bus = InProcess::new(controller, subsystem, doorbells, false, channels);
+        let (theirs, ours) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let newcomer = Newcomer::new(ours.into(), Arc::new(offers), Time(bus.now_ns())).unwrap();
+        let mut rig = Self {
+            bus,
+            _entrance: entrance,
+            newcomer: Some(newcomer),
+            client: None,
+            ends: Vec::new(),
+            socket: theirs,
+            style,
+            out: VecDeque::new(),
+            came: Vec::new(),
+            reads: true,
+        };
+        rig.choose(&format!("b{}", 1 << lba_shift));
+        rig
+    }
+
+    /// Negotiates: as `doc/proto.md` has it, byte for byte.
+    fn choose(&mut self, export: &str) {
+        self.settle();
+        let greeting = self.take(18);
+        assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
+        assert_eq!(greeting[16..], [0, 3], "fixed newstyle, no zeroes");
+        self.send(&[0, 0, 0, 3]);
+        let option = match self.style {
+            Style::Simple => None,
+            Style::Structured => Some(8),
+            Style::Extended => Some(11),
+        };
+        if let Some(option) = option {
+            self.option(option, &[]);
+            self.settle();
+            let reply = self.take(20);
+            assert_eq!(reply[12..16], [0, 0, 0, 1], "NBD_REP_ACK");
+        }
+        let mut data = (export.len() as u32).to_be_bytes().to_vec();
+        data.extend_from_slice(export.as_bytes());
+        data.extend_from_slice(&[0, 0]);
+        // NBD_OPT_GO
+        self.option(7, &data);
+        self.settle();
+        let info = self.take(32);
+        assert_eq!(info[12..16], [0, 0, 0, 3], "NBD_REP_INFO");
+        assert_eq!(info[16..22], [0, 0, 0, 12, 0, 0], "NBD_INFO_EXPORT");
+        assert_eq!(info[22..30], LEN.to_be_bytes());
+        let acked = self.take(20);
+        assert_eq!(acked[12..16], [0, 0, 0, 1], "NBD_REP_ACK");
+        assert!(self.client.is_some() && self.came.is_empty());
+    }
+
+    fn option(&mut self, option: u32, data: &[u8]) {
+        self.send(b"IHAVEOPT");
+        self.send(&option.to_be_bytes());
+        self.send(&(data.len() as u32).to_be_bytes());
+        self.send(data);
+    }
+
+    /// Has bytes sent.
+    pub(super) fn send(&mut self, bytes: &[u8]) {
+        self.out.extend(bytes);
+    }
+
+    /// Has a request sent, with its data.
+    pub(super) fn ask(
+        &mut self,
+        command: Command,
+        flags: CommandFlags,
+        cookie: u64,
+        (offset, len): (u64, u64),
+        data: &[u8],
+    ) {
+        let is_extended = self.style == Style::Extended;
+        // QEMU 11 leaves the flag out, which a write must have.
+        let has_flag = is_extended && command == Command::WRITE && cookie.is_multiple_of(2);
+        let flags = flags.with_payload_len(has_flag);
+        let request = Request {
+            command,
+            flags,
+            cookie,
+            offset,
+            len,
+        };
+        self.send(&request.encode(is_extended).unwrap());
+        self.send(data);
+    }
+
+    /// A request alone, and its reply.
+    pub(super) fn asked(&mut self, command: Command, range: (u64, u64), data: &[u8]) -> Reply {
+        self.asked_with(command, CommandFlags::new(), range, data)
+    }
+
+    pub(super) fn asked_with(
+        &mut self,
+        command: Command,
+        flags: CommandFlags,
+        range: (u64, u64),
+        data: &[u8],
+    ) -> Reply {
+        self.ask(command, flags, 77, range, data);
+        let read = if command == Command::READ { range.1 } else { 0 };
+        for _ in 0..10_000 {
+            self.turn();
+            if let Some(reply) = self.reply(|_| read) {
+                assert_eq!(reply.cookie, 77);
+                return reply;
+            }
+        }
+        panic!("no reply to {command:?}: {:?}", self.ends);
+    }
+
+    /// The next whole reply of which all has come; `len` gives the bytes that a simple reply to
+    /// that cookie has.
+    pub(super) fn reply(&mut self, len: impl Fn(u64) -> u64) -> Option<Reply> {
+        let be32 = |at: &[u8]| u32::from_be_bytes(at[..4].try_into().unwrap());
+        let be64 = |at: &[u8]| u64::from_be_bytes(at[..8].try_into().unwrap());
+        if self.style == Style::Simple {
+            if self.came.len() < 16 {
+                return None;
+            }
+            assert_eq!(be32(&self.came), 0x6744_6698);
+            let (error, cookie) = (be32(&self.came[4..]), be64(&self.came[8..]));
+            let len = if error == 0 { len(cookie) as usize } else { 0 };
+            if self.came.len() < 16 + len {
+                return None;
+            }
+            self.came.drain(..16);
+            let data: Vec<u8> = self.came.drain(..len).collect();
+            return Some(Reply {
+                cookie,
+                error,
+                data: if len > 0 { vec![(0, data)] } else { Vec::new() },
+                is_over: true,
+            });
+        }
+        let head = if self.style == Style::Extended {
+            32
+        } else {
+            20
+        };
+        let magic = if head == 32 { 0x6e8a_278c } else { 0x668e_33ef };
+        // Chunks of several replies may be mixed: looks for the first reply that is whole.
+        let mut replies: Vec<(Reply, Vec<Range<usize>>)> = Vec::new();
+        let mut at = 0;
+        while self.came.len() >= at + head {
+            let bytes = &self.came[at..];
+            assert_eq!(be32(bytes), magic);
+            let (flags, kind) = (bytes[5], u16::from_be_bytes([bytes[6], bytes[7]]));
+            let cookie = be64(&bytes[8..]);
+            let payload = if head == 32 {
+                be64(&bytes[24..]) as usize
+            } else {
+                be32(&bytes[16..]) as usize
+            };
+            let end = at + head + payload;
+            if self.came.len() < end {
+                return None;
+            }
+            let payload = &self.came[at + head..end];
+            let found = replies.iter().position(|(reply, _)| reply.cookie == cookie);
+            let found = found.unwrap_or_else(|| {
+                let reply = Reply {
+                    cookie,
+                    ..Reply::default()
+                };
+                replies.push((reply, Vec::new()));
+                replies.len() - 1
+            });
+            let (reply, parts) = &mut replies[found];
+            parts.push(at..end);
+            match kind {
+                0 => assert!(payload.is_empty()),
+                1 => reply.data.push((be64(payload), payload[8..].to_vec())),
+                0x8001 | 0x8002 => reply.error = be32(payload),
+                other => panic!("chunk of type {other}"),
+            }
+            if flags & 1 != 0 {
+                reply.is_over = true;
+                let (reply, parts) = replies.swap_remove(found);
+                for part in parts.into_iter().rev() {
+                    self.came.drain(part);
+                }
+                return Some(reply);
+            }
+            at = end;
+        }
+        None
+    }
+
+    /// Takes bytes that have come.
+    pub(super) fn take(&mut self, len: usize) -> Vec<u8> {
+        assert!(self.came.len() >= len, "{} of {len}", self.came.len());
+        self.came.drain(..len).collect()
+    }
+
+    pub(super) fn now(&self) -> Time {
+        Time(self.bus.now_ns())
+    }
+
+    pub(super) fn advance(&self, by: Duration) {
+        self.bus.advance(by);
+    }
+
+    /// Reads that begin in this range of the medium fail from now on.
+    pub(super) fn fail(&self, fails: Option<Range<u64>>) {
+        self.bus.with_channels(|channels| {
+            channels.get_mut(ChannelId(0)).unwrap().fails = fails;
+        });
+    }
+
+    /// The next comparisons find a difference.
+    pub(super) fn differ(&self, times: u32) {
+        self.bus.with_channels(|channels| {
+            channels.get_mut(ChannelId(0)).unwrap().differs = times;
+        });
+    }
+
+    /// The medium keeps commands that change something from now on.
+    pub(super) fn hold(&self) {
+        self.bus.with_channels(|channels| {
+            channels.get_mut(ChannelId(0)).unwrap().holds = true;
+        });
+    }
+
+    /// What the medium was asked for since the last call, except reads.
+    pub(super) fn take_asked(&self) -> Vec<Asked> {
+        self.bus.with_channels(|channels| {
+            std::mem::take(&mut channels.get_mut(ChannelId(0)).unwrap().asked)
+        })
+    }
+
+    /// What of the changes since the last call was to be stable: see [`Failing`].
+    pub(super) fn take_stable(&self) -> Vec<bool> {
+        self.bus.with_channels(|channels| {
+            std::mem::take(&mut channels.get_mut(ChannelId(0)).unwrap().stable)
+        })
+    }
+
+    /// A namespace gets blocks of `1 << lba_shift` bytes, as another controller formats it.
+    pub(super) fn format(&self, nsid: u32, lba_shift: u8) {
+        self.bus.with_subsystem(|subsystem| {
+            let change = Step::Change(Change::Reformat { nsid, lba_shift });
+            let by = Requester::Operator(1);
+            subsystem.begin(Operation::new(by, nsid, [change, Step::Drain]));
+        });
+    }
+
+    /// The operator detaches a namespace.
+    pub(super) fn detach(&self, nsid: u32) {
+        let controllers = ControllerSet::ALL;
+        self.bus.with_subsystem(|subsystem| {
+            subsystem.request(1, OperatorRequest::Detach { nsid, controllers });
+        });
+    }
+
+    pub(super) fn with_controller<T>(&self, look: impl FnOnce(&mut Controller) -> T) -> T {
+        self.bus.with_controller(look)
+    }
+
+    /// Everything that is due, and a turn of the controller; whether the client worked.
+    pub(super) fn turn(&mut self) -> bool {
+        self.talk();
+        let now = self.now();
+        let mut worked = false;
+        if let Some(mut newcomer) = self.newcomer.take() {
+            match newcomer.poll(now) {
+                Progress::Waits => self.newcomer = Some(newcomer),
+                Progress::Ended(end) => self.ends.push(end.name()),
+                Progress::Chosen => {
+                    let arrival = newcomer.arrive();
+                    let make = |controller: &mut Controller| Client::new(arrival, controller, now);
+                    self.client = Some(self.bus.with_controller(make).unwrap());
+                }
+            }
+        }
+        if let Some(client) = &mut self.client {
+            let polled = self.bus.with_controller(|it| client.poll(it, now));
+            worked = polled.worked;
+            if let Some(end) = polled.ended {
+                self.ends.push(end.name());
+                self.client = None;
+                self.bus.with_controller(|it| it.function_reset());
+            }
+        }
+        self.bus.turn();
+        let now = self.now();
+        if let Some(client) = &mut self.client {
+            worked |= self.bus.with_controller(|it| client.drain(it, now));
+        }
+        self.talk();
+        worked
+    }
+
+    /// Sends and receives on the client's side.
+    fn talk(&mut self) {
+        while !self.out.is_empty() {
+            let (bytes, _) = self.out.as_slices();
+            match self.socket.write(bytes) {
+                Ok(sent) => drop(self.out.drain(..sent)),
+                Err(_) => break,
+            }
+        }
+        let mut bytes = [0; 65536];
+        while self.reads
+            && let Ok(len) = self.socket.read(&mut bytes)
+            && len > 0
+        {
+            self.came.extend_from_slice(&bytes[..len]);
+        }
+    }
+
+    /// Turns until nothing happens.
+    pub(super) fn settle(&mut self) {
+        let mut quiet = 0;
+        for _ in 0..100_000 {
+            quiet = if self.turn() { 0 } else { quiet + 1 };
+            if quiet > 8 && (self.out.is_empty() || !self.reads) {
+                return;
+            }
+        }
+        panic!("it does not come to rest");
+    }
+}
