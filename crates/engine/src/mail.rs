@@ -108,9 +108,9 @@ pub enum MoveError {
         "completion queue {0} was not moved: its commands did not complete in time; check whether its medium hangs"
     )]
     Busy(u16),
-    /// Interrupts or arbitration need it at home.
+    /// Interrupts, arbitration or an NBD client need it at home.
     #[error(
-        "completion queue {0} stays on its controller's reactor: its host uses MSI or pin interrupts, or has selected weighted round robin arbitration"
+        "completion queue {0} stays on its controller's reactor: its host is an NBD client, uses MSI or pin interrupts, or has selected weighted round robin arbitration"
     )]
     MustStay(u16),
     /// The queue was deleted meanwhile.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -91,10 +92,10 @@ pub(crate) enum Message {
     AddController(Box<NewController>, Answer<anyhow::Result<ControllerSlot>>),
     /// Detach the host of a controller and remove the controller.
     RemoveController(ControllerSlot, Answer<()>),
-    /// End the associations of a controller's hosts over NVMe/TCP that have these identifiers;
-    /// the answer is those that were there.
+    /// End a controller's hosts over NVMe/TCP or NBD clients whose controllers have these
+    /// identifiers; the answer is those that were there.
     Disconnect(ControllerSlot, Vec<u16>, Answer<Vec<u16>>),
-    /// End all associations.
+    /// End all hosts over NVMe/TCP and all NBD clients.
     DisconnectAll(Answer<()>),
     /// Report whether no connection over NVMe/TCP is to close.
     HasParted(Answer<bool>),
@@ -116,7 +117,8 @@ pub(crate) enum Message {
     Tenants(Vec<TenantNews>, Answer<()>),
     /// Report the controller's part of an inspection.
     InspectController(ControllerSlot, usize, Answer<Option<ControllerView>>),
-    /// Report the controllers of a controller's hosts over NVMe/TCP, with their identifiers.
+    /// Report the controllers of a controller's hosts over NVMe/TCP or NBD clients, with their
+    /// identifiers.
     Associations(ControllerSlot, Answer<Vec<(u16, ControllerSlot)>>),
     /// Report the state of a completion queue of that reactor's controller, if it lives here.
     InspectLane(
@@ -130,7 +132,7 @@ pub(crate) enum Message {
     Look(LookAsked),
     /// Report the counters of all controllers.
     Counts(Answer<Vec<(ControllerSlot, Counted)>>),
-    /// Report what the hosts over NVMe/TCP of each target have done.
+    /// Report what the hosts over NVMe/TCP, or the NBD clients, of each entrance have done.
     NetworkCounts(Answer<Vec<(ControllerSlot, NetworkCounts)>>),
     /// Start or stop tracing the commands of a controller.
     Trace(ControllerSlot, Option<TraceSpec>, Option<Answer<()>>),
@@ -162,6 +164,9 @@ pub enum Way {
     VfioUser(Entrance),
     /// Over NVMe/TCP, each with a controller of its own that is made when it comes.
     NvmeTcp(Listening),
+    /// Over NBD, each client with a controller of its own that is made when it has chosen a
+    /// namespace.
+    Nbd(NbdListening),
 }
 
 /// A listening socket for hosts over NVMe/TCP.
@@ -173,6 +178,24 @@ pub struct Listening {
     pub config: Arc<TargetConfig>,
     /// Most hosts at the same time.
     pub hosts: usize,
+}
+
+/// A listening socket for NBD clients.
+#[derive(Debug)]
+pub struct NbdListening {
+    /// The socket, which does not block.
+    pub listener: NbdListener,
+    /// Maximum number of clients at the same time.
+    pub clients: usize,
+}
+
+/// Socket at which NBD clients connect.
+#[derive(Debug)]
+pub enum NbdListener {
+    /// Clients on this machine.
+    Unix(UnixListener),
+    /// Clients over a network.
+    Tcp(TcpListener),
 }
 
 /// A controller to serve.

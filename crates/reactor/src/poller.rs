@@ -129,8 +129,15 @@ impl Poller {
         Ok(epoll::modify(&self.epoll, fd, source.to_data(), flags)?)
     }
 
-    /// Watches `fd`, whether it was watched before or not.
+    /// Watches `fd`, whether it was watched before or not; for nothing: not at all, as a poller
+    /// finds the end of a connection, whatever it is watched for.
     pub(crate) fn set(&self, fd: impl AsFd, source: Source, interest: Interest) -> io::Result<()> {
+        if interest == Interest::NONE {
+            return match epoll::delete(&self.epoll, fd) {
+                Err(rustix::io::Errno::NOENT) => Ok(()),
+                other => Ok(other?),
+            };
+        }
         let mut flags = EventFlags::empty();
         flags.set(EventFlags::IN, interest.input);
         flags.set(EventFlags::OUT, interest.output);
@@ -167,4 +174,31 @@ impl Poller {
 /// The source of an event.
 pub(crate) fn source_of(event: &Event) -> Source {
     Source::of(event.data)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_watched_for_nothing_is_not_reported_when_it_ends() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut poller = Poller::new().unwrap();
+        let source = Source::Branch(3);
+        for interest in [
+            Interest::NONE,
+            Interest::INPUT,
+            Interest::NONE,
+            Interest::NONE,
+        ] {
+            poller.set(&ours, source, interest).unwrap();
+        }
+        drop(theirs);
+        assert!(poller.wait(Duration::from_millis(20)).unwrap().is_empty());
+        poller.set(&ours, source, Interest::INPUT).unwrap();
+        let events = poller.wait(Duration::from_secs(10)).unwrap();
+        assert_eq!(events.iter().map(source_of).collect::<Vec<_>>(), [source]);
+    }
 }

@@ -1,5 +1,5 @@
-//! Whether a controller has a host, and the host's process; of a controller with a TCP address, its
-//! hosts: written by the reactor, read by any thread.
+//! Whether a controller has a host, and the host's process; of a controller over NVMe/TCP or NBD,
+//! its hosts: written by the reactor, read by any thread.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,21 +16,24 @@ pub type Announce = fn(controller: &str, is_there: bool);
 pub struct Presence {
     /// A single word, so that a reader never combines two hosts.
     host: AtomicU64,
-    /// Hosts over NVMe/TCP, in order of arrival. The lock is taken when a connection begins or
-    /// ends, and by readers.
+    /// Hosts over NVMe/TCP and NBD clients, in order of arrival. The lock is taken when one comes
+    /// or goes, and by readers.
     hosts: Mutex<Vec<HostView>>,
     announce: Announce,
 }
 
-/// A host over NVMe/TCP: an association, which has an admin connection and I/O connections.
+/// A host over NVMe/TCP: an association, which has an admin connection and I/O connections. Or an
+/// NBD client, which has one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostView {
-    /// Controller identifier of the association.
+    /// Identifier of its controller.
     pub cntlid: u16,
-    /// NVMe Qualified Name of the host.
+    /// NVMe Qualified Name of the host; empty of an NBD client, which has none.
     pub nqn: String,
-    /// Address of the host's admin connection.
-    pub address: SocketAddr,
+    /// Export of an NBD client: the name of a namespace. `None`: a host over NVMe/TCP.
+    pub export: Option<String>,
+    /// Address of its admin connection, or of its only one. `None`: it has come over a UNIX socket.
+    pub address: Option<SocketAddr>,
     /// What the host has proved.
     pub proof: Proof,
     /// It has come through TLS.
@@ -39,7 +42,7 @@ pub struct HostView {
     pub io_queues: u16,
     /// Keep alive timeout in milliseconds; 0: none.
     pub keep_alive_ms: u32,
-    /// Time of its Connect command, on the reactors' clock.
+    /// Time of its Connect command, or of the choice of its export, on the reactors' clock.
     pub connected: Time,
 }
 
@@ -69,7 +72,7 @@ impl Presence {
         (self.announce)(controller, false);
     }
 
-    /// A host over NVMe/TCP has connected.
+    /// A host over NVMe/TCP has connected, or an NBD client has chosen its export.
     pub fn enter_association(&self, controller: &str, host: HostView) {
         let mut hosts = self.all();
         hosts.push(host);
@@ -78,7 +81,7 @@ impl Presence {
         (self.announce)(controller, true);
     }
 
-    /// The number of I/O queues, or the keep alive timeout, of an association has changed.
+    /// The number of I/O queues, or what it has proved, of a host has changed.
     pub fn change_association(&self, cntlid: u16, change: impl FnOnce(&mut HostView)) {
         let mut hosts = self.all();
         if let Some(host) = hosts.iter_mut().find(|host| host.cntlid == cntlid) {
@@ -86,7 +89,7 @@ impl Presence {
         }
     }
 
-    /// An association has ended.
+    /// A host has left.
     pub fn leave_association(&self, controller: &str, cntlid: u16) {
         let mut hosts = self.all();
         let count = hosts.len();
@@ -101,7 +104,7 @@ impl Presence {
         }
     }
 
-    /// The hosts over NVMe/TCP, in order of arrival.
+    /// The hosts over NVMe/TCP and the NBD clients, in order of arrival.
     pub fn hosts(&self) -> Vec<HostView> {
         self.all().clone()
     }
@@ -155,7 +158,8 @@ mod tests {
         let host = |cntlid| HostView {
             cntlid,
             nqn: "nqn.2014-08.org.nvmexpress:uuid:1".to_owned(),
-            address: "127.0.0.1:50000".parse().unwrap(),
+            export: None,
+            address: Some("127.0.0.1:50000".parse().unwrap()),
             proof: Proof::default(),
             is_secured: false,
             io_queues: 0,

@@ -1,14 +1,18 @@
-//! The controller of a host over NVMe/TCP: it exists for as long as its association does.
+//! The controller of a host over NVMe/TCP, or of an NBD client: it exists for as long as the host's
+//! association or connection does.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use controller::Controller;
 use engine::ControllerSlot;
 use port::time::Time;
-use transport::nvme_tcp::{Access, Arrival, Association, Branch, Counters, End, Farewell, Proof};
+use transport::nvme_tcp::{Access, Arrival, Association, Branch, End, Farewell, Proof};
 
-use super::target::Target;
+use super::entrance::Roster;
+use super::link::{Cause, Ended, Link};
+use crate::network::Done;
 use crate::poller::{Interest, Poller, Source};
 use crate::presence::{HostView, Presence};
 
@@ -30,16 +34,16 @@ pub(crate) struct Attached {
     is_told: bool,
     presence: Arc<Presence>,
     /// `None` once it has ended: its controller is removed when no command is in flight.
-    association: Option<Box<Association>>,
+    link: Option<Link>,
     /// Connections that are to close: all of them after the end.
     leaving: Vec<Farewell>,
     /// What it has done, and the name of its end, after the end.
-    done: Option<(Counters, &'static str)>,
+    done: Option<(Done, &'static str)>,
     /// Queues that are to come back from other reactors.
     recalls: Vec<u16>,
     /// Its queues here are to be looked at: the lanes of some may be on other reactors.
     pub(crate) is_to_place: bool,
-    /// Version of the association's connections that the poller has.
+    /// Version of its connections that the poller has.
     watched: u64,
     /// How many openings of it were seen.
     openings: u64,
@@ -55,10 +59,10 @@ pub(crate) struct Attached {
 
 impl Attached {
     pub(crate) fn new(
-        entrance: &Target,
+        entrance: &Roster,
         target: ControllerSlot,
         slot: ControllerSlot,
-        association: Association,
+        link: Link,
         host: HostView,
         now: Time,
     ) -> Self {
@@ -71,7 +75,7 @@ impl Attached {
             pending: Some(host),
             is_told: false,
             presence,
-            association: Some(Box::new(association)),
+            link: Some(link),
             leaving: Vec::new(),
             done: None,
             recalls: Vec::new(),
@@ -85,7 +89,7 @@ impl Attached {
         }
     }
 
-    /// Controller identifier of the association.
+    /// Identifier of its controller.
     pub(crate) fn cntlid(&self) -> u16 {
         self.cntlid
     }
@@ -103,7 +107,7 @@ impl Attached {
     /// Whether it has become a host, and has not entered the list of hosts.
     #[inline]
     pub(crate) fn is_to_enter(&self) -> bool {
-        let proof = self.association.as_ref().map(|it| it.proof());
+        let proof = self.link.as_ref().map(Link::proof);
         // One that has made a key of TLS becomes one when it comes with that.
         let is_none = matches!(proof, None | Some(Proof::Pending | Proof::Concatenated));
         self.pending.is_some() && !is_none
@@ -111,20 +115,21 @@ impl Attached {
 
     /// It is a host from now on: for the list of hosts, and for the log where that tells of it.
     pub(crate) fn enter(&mut self, is_told: bool) {
-        let (Some(host), Some(association)) = (self.pending.take(), &self.association) else {
+        let (Some(host), Some(link)) = (self.pending.take(), &self.link) else {
             return;
         };
         self.is_told = is_told;
         if is_told {
             tracing::info!(
                 controller = self.name,
-                host = host.nqn,
-                from = %host.address,
+                host = (!host.nqn.is_empty()).then_some(&host.nqn),
+                export = host.export,
+                from = host.address.map(tracing::field::display),
                 cntlid = host.cntlid,
                 "host attached"
             );
         }
-        let proof = association.proof();
+        let proof = link.proof();
         let host = HostView { proof, ..host };
         self.presence.enter_association(&self.name, host);
     }
@@ -133,28 +138,37 @@ impl Attached {
 impl Attached {
     /// Watches its connections.
     pub(crate) fn watch(&mut self, poller: &Poller) -> io::Result<()> {
-        let Some(association) = &self.association else {
+        let Some(link) = &self.link else {
             return Ok(());
         };
-        if self.watched == association.changes() {
+        if self.watched == link.changes() {
             return Ok(());
         }
-        self.watched = association.changes();
-        self.is_to_place |= self.openings != association.openings();
-        self.openings = association.openings();
-        let io_queues = u16::try_from(association.queues()).unwrap_or(u16::MAX);
-        self.presence.change_association(self.cntlid, |host| {
-            (host.io_queues, host.proof) = (io_queues, association.proof());
-        });
+        self.watched = link.changes();
         let source = Source::Controller(self.slot.0);
-        for (_, connection, output) in association.connections() {
+        let watch = |connection: BorrowedFd<'_>, output| {
             let interest = Interest {
                 input: true,
                 output,
             };
-            poller.set(connection, source, interest)?;
+            poller.set(connection, source, interest)
+        };
+        match link {
+            Link::Tcp(association) => {
+                self.is_to_place |= self.openings != association.openings();
+                self.openings = association.openings();
+                let io_queues = u16::try_from(association.queues()).unwrap_or(u16::MAX);
+                self.presence.change_association(self.cntlid, |host| {
+                    (host.io_queues, host.proof) = (io_queues, association.proof());
+                });
+                let mut all = association.connections();
+                all.try_for_each(|(_, connection, output)| watch(connection, output))
+            }
+            Link::Nbd(client) => {
+                let (connection, [input, output]) = client.connection();
+                poller.set(connection, source, Interest { input, output })
+            }
         }
-        Ok(())
     }
 
     fn rewatch(&mut self, poller: &Poller) {
@@ -166,13 +180,27 @@ impl Attached {
     /// Whether it is to be polled in this turn, and not only when the poller reports a socket.
     #[inline]
     pub(crate) fn is_hot(&self, now: Time) -> bool {
-        self.association.is_some() && (self.has_more || now.since(self.worked) < HOT_NS)
+        self.link.is_some() && (self.has_more || now.since(self.worked) < HOT_NS)
+    }
+
+    /// Whether it is an NBD client's.
+    #[inline]
+    pub(crate) fn is_nbd(&self) -> bool {
+        matches!(self.link, Some(Link::Nbd(_)))
+    }
+
+    /// Whether it can go on with the namespaces that its controller has now.
+    #[inline]
+    pub(crate) fn is_valid(&self, controller: &Controller) -> bool {
+        self.link
+            .as_ref()
+            .is_none_or(|link| link.is_valid(controller))
     }
 
     /// Whether its controller has completed something, seen without the controller.
     pub(crate) fn has_posted(&self) -> bool {
-        let association = self.association.as_ref();
-        association.is_some_and(|association| association.has_posted(self.has_io))
+        let link = self.link.as_ref();
+        link.is_some_and(|link| link.has_posted(self.has_io))
     }
 
     /// Reads its sockets, takes completions, and sends; true if it did something. A hot poll, which
@@ -184,43 +212,51 @@ impl Attached {
         poller: &Poller,
         is_hot: bool,
     ) -> bool {
-        let Some(association) = &mut self.association else {
+        let Some(link) = &mut self.link else {
             return false;
         };
-        let polled = if is_hot {
-            association.poll_hot(controller, now)
-        } else {
-            association.poll(controller, now)
-        };
-        self.has_more = polled.worked;
-        if polled.worked {
+        let (worked, ended) = link.poll(controller, now, is_hot);
+        self.has_more = worked;
+        if worked {
             self.worked = now;
         } else {
-            self.has_io = association.has_io_in_flight();
+            self.has_io = link.has_io_in_flight();
         }
-        self.due = association.next_deadline();
-        self.leaving.extend(association.take_leaving());
-        self.recalls.extend(association.take_recalls());
-        if let Some(end) = polled.ended {
-            if self.is_told {
-                tracing::info!(
-                    controller = self.name,
-                    host = association.host().nqn,
-                    cntlid = self.cntlid,
-                    "host detached: {end}"
-                );
-            }
-            self.end(controller, &end, now);
+        self.due = link.next_deadline();
+        if let Link::Tcp(association) = link {
+            self.leaving.extend(association.take_leaving());
+            self.recalls.extend(association.take_recalls());
+        }
+        if let Some(ended) = ended {
+            self.tell_of_end(&ended);
+            self.end_with(controller, &ended, now);
             return true;
         }
         self.rewatch(poller);
-        polled.worked
+        worked
+    }
+
+    fn tell_of_end(&self, ended: &Ended) {
+        let (host, export) = match &self.link {
+            Some(Link::Tcp(association)) => (Some(&association.host().nqn), None),
+            Some(Link::Nbd(client)) => (None, Some(client.export())),
+            None => (None, None),
+        };
+        if self.is_told {
+            tracing::info!(
+                controller = self.name,
+                host,
+                export,
+                cntlid = self.cntlid,
+                "host detached: {ended}"
+            );
+        }
     }
 
     /// Takes completions, and sends; true if it did something.
     pub(crate) fn drain(&mut self, controller: &mut Controller, now: Time) -> bool {
-        let drained = match &mut self.association {
-            Some(association) => association.drain(controller, now),
+        let drained = match &mut self.link {
+            Some(link) => link.drain(controller, now),
             None => false,
         };
         if drained {
@@ -232,31 +268,39 @@ impl Attached {
 
     /// Whether it has this controller, and has not ended.
     pub(crate) fn serves(&self, cntlid: u16) -> bool {
-        self.cntlid == cntlid && self.association.is_some()
+        self.cntlid == cntlid && matches!(self.link, Some(Link::Tcp(_)))
     }
 
-    /// Adds a connection for an I/O queue, which may be refused. It has not ended.
+    /// Adds a connection for an I/O queue, which may be refused. It [`Self::serves`] that.
     pub(crate) fn join(&mut self, arrival: Arrival, controller: &mut Controller, now: Time) {
-        if let Some(association) = &mut self.association {
+        if let Some(Link::Tcp(association)) = &mut self.link {
             association.join(arrival, controller, now);
             (self.worked, self.has_more) = (now, true);
         }
     }
 
     /// Resets the controller and closes the connections, which may have a last answer to send.
-    pub(crate) fn end(&mut self, controller: &mut Controller, end: &End, now: Time) {
-        if let Some(mut association) = self.association.take() {
-            association.recall_all();
-            self.recalls.extend(association.take_recalls());
-            controller.function_reset();
-            self.due = None;
-            if association.proof() != Proof::Pending {
-                self.pending = None;
-            }
-            self.presence.leave_association(&self.name, self.cntlid);
-            self.done = Some((association.counters(), end.name()));
-            self.leaving.extend(association.end(end, now));
+    pub(crate) fn end(&mut self, controller: &mut Controller, cause: Cause, now: Time) {
+        if let Some(link) = &self.link {
+            self.end_with(controller, &link.ended_by(cause), now);
         }
+    }
+
+    fn end_with(&mut self, controller: &mut Controller, ended: &Ended, now: Time) {
+        let Some(link) = self.link.take() else {
+            return;
+        };
+        let done = link.counters();
+        if link.proof() != Proof::Pending {
+            self.pending = None;
+        }
+        controller.function_reset();
+        let (recalls, leaving) = link.end(ended, now);
+        self.recalls.extend(recalls);
+        self.leaving.extend(leaving);
+        self.due = None;
+        self.presence.leave_association(&self.name, self.cntlid);
+        self.done = Some((done, ended.name()));
     }
 
     /// Connections that are to close, which the reactor looks after.
@@ -269,15 +313,24 @@ impl Attached {
         std::mem::take(&mut self.recalls)
     }
 
-    /// Queues here that may be served elsewhere.
+    fn association(&self) -> Option<&Association> {
+        match &self.link {
+            Some(Link::Tcp(association)) => Some(association),
+            Some(Link::Nbd(_)) | None => None,
+        }
+    }
+
+    /// Queues here that may be served elsewhere. The one of an NBD client stays.
     pub(crate) fn may_depart(&self) -> Vec<u16> {
-        let association = self.association.as_ref();
-        association.map_or_else(Vec::new, |it| it.may_depart())
+        let association = self.association();
+        association.map_or_else(Vec::new, Association::may_depart)
     }
 
     /// Gives up a queue that is to be served elsewhere.
     pub(crate) fn depart(&mut self, qid: u16, poller: &Poller) -> Option<Branch> {
-        let association = self.association.as_mut()?;
+        let Some(Link::Tcp(association)) = &mut self.link else {
+            return None;
+        };
         let branch = association.depart(qid)?;
         // From now on it looks at what comes elsewhere, well before the timeout.
         self.due = association.next_deadline();
@@ -297,21 +350,24 @@ impl Attached {
         controller: &mut Controller,
         now: Time,
     ) -> Result<(), Branch> {
-        match &mut self.association {
-            Some(association) => association.come_back(branch, end, controller, now),
-            None => Err(branch),
+        match &mut self.link {
+            Some(Link::Tcp(association)) => association.come_back(branch, end, controller, now),
+            Some(Link::Nbd(_)) | None => Err(branch),
         }
     }
 
     /// What it has done, and the name of its end, once after the end.
-    pub(crate) fn take_done(&mut self) -> Option<(Counters, &'static str)> {
+    pub(crate) fn take_done(&mut self) -> Option<(Done, &'static str)> {
         self.done.take()
     }
 
-    /// Whether its host may stay where these are allowed.
+    /// Whether its host may stay where these are allowed. NBD clients have no names.
     pub(crate) fn may_stay(&self, access: &Access) -> bool {
-        let association = self.association.as_ref();
-        association.is_some_and(|it| access.keeps(&it.host().nqn, it.proof(), it.is_secured()))
+        match &self.link {
+            Some(Link::Tcp(it)) => access.keeps(&it.host().nqn, it.proof(), it.is_secured()),
+            Some(Link::Nbd(_)) => true,
+            None => false,
+        }
     }
 
     /// What it named itself, where it has ended without the proof that it was asked for.
@@ -320,13 +376,13 @@ impl Attached {
     }
 
     /// What it has done, before the end.
-    pub(crate) fn counters(&self) -> Option<Counters> {
-        self.association.as_ref().map(|it| it.counters())
+    pub(crate) fn counters(&self) -> Option<Done> {
+        self.link.as_ref().map(Link::counters)
     }
 
     /// Whether it has ended. Its controller is to be removed when no command is in flight.
     pub(crate) fn has_ended(&self) -> bool {
-        self.association.is_none()
+        self.link.is_none()
     }
 
     /// Whether it must be polled without an event: it waits for its last commands.

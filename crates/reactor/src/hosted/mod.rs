@@ -1,6 +1,9 @@
 //! A controller on its reactor, and the way in which its hosts reach it.
 
 pub(crate) mod association;
+pub(crate) mod entrance;
+pub(crate) mod exports;
+pub(crate) mod link;
 pub(crate) mod local;
 mod places;
 pub(crate) mod target;
@@ -17,6 +20,8 @@ use transport::nvme_tcp::Farewell;
 use transport::vfio_user::Session;
 
 use self::association::Attached;
+use self::entrance::Roster;
+use self::exports::Exports;
 use self::local::Local;
 use self::target::Target;
 use crate::answer::Answer;
@@ -30,7 +35,9 @@ pub(crate) enum Front {
     Local(Box<Local>),
     /// Hosts over NVMe/TCP, each with a controller of its own.
     Target(Box<Target>),
-    /// The controller of one of them.
+    /// NBD clients, each with a controller of its own.
+    Exports(Box<Exports>),
+    /// The controller of a host of the latter two.
     Association(Box<Attached>),
 }
 
@@ -73,7 +80,7 @@ impl Hosted {
     fn local(&self) -> Option<&Local> {
         match &self.front {
             Front::Local(local) => Some(local),
-            Front::Target(_) | Front::Association(_) => None,
+            Front::Target(_) | Front::Exports(_) | Front::Association(_) => None,
         }
     }
 
@@ -81,7 +88,7 @@ impl Hosted {
     fn local_mut(&mut self) -> Option<&mut Local> {
         match &mut self.front {
             Front::Local(local) => Some(local),
-            Front::Target(_) | Front::Association(_) => None,
+            Front::Target(_) | Front::Exports(_) | Front::Association(_) => None,
         }
     }
 
@@ -89,7 +96,56 @@ impl Hosted {
     pub(crate) fn target_mut(&mut self) -> Option<&mut Target> {
         match &mut self.front {
             Front::Target(target) => Some(target),
+            Front::Local(_) | Front::Exports(_) | Front::Association(_) => None,
+        }
+    }
+
+    /// The entrance of NBD clients.
+    pub(crate) fn exports_mut(&mut self) -> Option<&mut Exports> {
+        match &mut self.front {
+            Front::Exports(exports) => Some(exports),
+            Front::Local(_) | Front::Target(_) | Front::Association(_) => None,
+        }
+    }
+
+    /// The hosts that have controllers of their own.
+    pub(crate) fn roster(&self) -> Option<&Roster> {
+        match &self.front {
+            Front::Target(target) => Some(target.roster()),
+            Front::Exports(exports) => Some(exports.roster()),
             Front::Local(_) | Front::Association(_) => None,
+        }
+    }
+
+    pub(crate) fn roster_mut(&mut self) -> Option<&mut Roster> {
+        match &mut self.front {
+            Front::Target(target) => Some(target.roster_mut()),
+            Front::Exports(exports) => Some(exports.roster_mut()),
+            Front::Local(_) | Front::Association(_) => None,
+        }
+    }
+
+    /// Whether it is an entrance of hosts that get controllers of their own.
+    #[inline]
+    pub(crate) fn is_entrance(&self) -> bool {
+        matches!(self.front, Front::Target(_) | Front::Exports(_))
+    }
+
+    /// Accepts no host until [`Self::open`].
+    pub(crate) fn close(&mut self, now: Time, poller: &Poller) {
+        match &mut self.front {
+            Front::Target(target) => target.close(now, poller),
+            Front::Exports(exports) => exports.close(poller),
+            Front::Local(_) | Front::Association(_) => {}
+        }
+    }
+
+    /// Accepts hosts again.
+    pub(crate) fn open(&mut self, poller: &Poller) {
+        match &mut self.front {
+            Front::Target(target) => target.open(poller),
+            Front::Exports(exports) => exports.open(poller),
+            Front::Local(_) | Front::Association(_) => {}
         }
     }
 
@@ -98,7 +154,7 @@ impl Hosted {
     pub(crate) fn association_mut(&mut self) -> Option<&mut Attached> {
         match &mut self.front {
             Front::Association(attached) => Some(attached),
-            Front::Local(_) | Front::Target(_) => None,
+            Front::Local(_) | Front::Target(_) | Front::Exports(_) => None,
         }
     }
 
@@ -106,7 +162,7 @@ impl Hosted {
     pub(crate) fn target(&self) -> Option<ControllerSlot> {
         match &self.front {
             Front::Association(attached) => Some(attached.target()),
-            Front::Local(_) | Front::Target(_) => None,
+            Front::Local(_) | Front::Target(_) | Front::Exports(_) => None,
         }
     }
 
@@ -114,7 +170,7 @@ impl Hosted {
     #[inline]
     pub(crate) fn take_leaving(&mut self) -> Vec<Farewell> {
         match &mut self.front {
-            Front::Local(_) => Vec::new(),
+            Front::Local(_) | Front::Exports(_) => Vec::new(),
             Front::Target(target) => target.take_leaving(),
             Front::Association(attached) => attached.take_leaving(),
         }
@@ -148,6 +204,7 @@ impl Hosted {
         match &mut self.front {
             Front::Local(local) => local.watch(poller),
             Front::Target(target) => target.watch(poller),
+            Front::Exports(exports) => exports.watch(poller),
             Front::Association(attached) => attached.watch(poller),
         }
     }
@@ -161,7 +218,8 @@ impl Hosted {
     pub(crate) fn is_in_transition(&self) -> bool {
         match &self.front {
             Front::Local(local) => local.is_in_transition(),
-            Front::Target(target) => target.is_in_transition(),
+            Front::Target(target) => target.roster().is_leaving(),
+            Front::Exports(exports) => exports.roster().is_leaving(),
             Front::Association(attached) => attached.is_in_transition(),
         }
     }
@@ -171,6 +229,7 @@ impl Hosted {
         match &self.front {
             Front::Local(local) => local.next_deadline(),
             Front::Target(target) => target.next_deadline(),
+            Front::Exports(exports) => exports.next_deadline(),
             Front::Association(attached) => attached.next_deadline(),
         }
     }
@@ -197,7 +256,7 @@ impl Hosted {
     pub(crate) fn poll(&mut self, controller: &mut Controller, now: Time, poller: &Poller) -> bool {
         match &mut self.front {
             Front::Local(local) => local.poll(controller, now, poller),
-            Front::Target(_) => false,
+            Front::Target(_) | Front::Exports(_) => false,
             Front::Association(attached) => attached.poll(controller, now, poller, false),
         }
     }
@@ -223,12 +282,13 @@ impl Hosted {
         match &mut self.front {
             Front::Local(local) => local.poll_door(controller, now, poller),
             Front::Target(target) => target.poll(now, poller),
+            Front::Exports(exports) => exports.poll(now, poller),
             Front::Association(_) => false,
         }
     }
 
     /// Begins the removal: no host can attach any more. The host over vfio-user is detached; those
-    /// of a target are to be ended by the caller.
+    /// of an entrance are to be ended by the caller.
     pub(crate) fn remove(
         &mut self,
         controller: &mut Controller,
@@ -239,6 +299,7 @@ impl Hosted {
         match &mut self.front {
             Front::Local(local) => local.remove(controller, poller, answer),
             Front::Target(target) => target.remove(now, poller, answer),
+            Front::Exports(exports) => exports.remove(poller, answer),
             Front::Association(_) => {}
         }
     }
@@ -247,7 +308,8 @@ impl Hosted {
     pub(crate) fn is_removed(&self) -> bool {
         match &self.front {
             Front::Local(local) => local.is_removed(),
-            Front::Target(target) => target.is_removed(),
+            Front::Target(target) => target.roster().is_removed(),
+            Front::Exports(exports) => exports.roster().is_removed(),
             Front::Association(attached) => attached.has_ended(),
         }
     }
@@ -257,6 +319,7 @@ impl Hosted {
         match self.front {
             Front::Local(local) => local.finish(),
             Front::Target(target) => target.finish(),
+            Front::Exports(exports) => exports.finish(),
             Front::Association(attached) => attached.finish(),
         }
     }

@@ -1,5 +1,8 @@
-//! The places of an entrance over NVMe/TCP: those of hosts, and a few for those that are to prove
-//! who they are. Anyone can be one of the latter, so they take no host's place.
+//! The places of an entrance: those of hosts, and a few for those that are to prove who they are.
+//! Anyone can be one of the latter, so they take no host's place.
+//!
+//! A host takes its place until its controller is gone. One that is free earlier leaves its place
+//! to the next one, and takes one of as many others: so the controllers stay bounded.
 
 use engine::ControllerSlot;
 
@@ -15,6 +18,8 @@ pub(super) struct Places {
     all: Vec<ControllerSlot>,
     /// Those among them whose hosts have proved nothing yet.
     pending: Vec<ControllerSlot>,
+    /// Those among them whose hosts have left, and have left their places to others.
+    leaving: Vec<ControllerSlot>,
 }
 
 impl Places {
@@ -24,11 +29,13 @@ impl Places {
             hosts,
             all: Vec::new(),
             pending: Vec::new(),
+            leaving: Vec::new(),
         }
     }
 
     fn has_host_place(&self) -> bool {
-        self.all.len() - self.pending.len() < self.hosts
+        let leaving = self.leaving.len().min(self.hosts);
+        self.all.len() - self.pending.len() - leaving < self.hosts
     }
 
     /// Whether there is room for one more host, which is to prove who it is or not.
@@ -51,10 +58,19 @@ impl Places {
         is_admitted
     }
 
+    /// A host has left: another one may come, though its controller is still there.
+    pub(super) fn vacate(&mut self, slot: ControllerSlot) {
+        let is_host = self.all.contains(&slot) && !self.pending.contains(&slot);
+        if is_host && !self.leaving.contains(&slot) {
+            self.leaving.push(slot);
+        }
+    }
+
     /// Its controller is gone.
     pub(super) fn remove(&mut self, slot: ControllerSlot) {
         self.all.retain(|other| *other != slot);
         self.pending.retain(|other| *other != slot);
+        self.leaving.retain(|other| *other != slot);
     }
 
     /// The controllers of hosts, and of those that are none yet.
@@ -85,6 +101,43 @@ mod tests {
         assert!(!places.has_room(true));
         places.remove(slots[1]);
         assert!(places.has_room(true) && places.admit(slots[3]));
+        assert!(!places.has_room(false));
+    }
+
+    #[test]
+    fn a_host_that_has_left_keeps_no_other_out_but_as_many_at_most() {
+        let mut places = Places::new(2);
+        let mut come = (0..).map(ControllerSlot);
+        let mut enter = |places: &mut Places| {
+            let slot = come.next().unwrap();
+            assert!(places.has_room(false));
+            places.add(slot);
+            assert!(places.admit(slot));
+            slot
+        };
+        let first = enter(&mut places);
+        let second = enter(&mut places);
+        assert!(!places.has_room(false));
+        for _ in 0..2 {
+            places.vacate(first);
+        }
+        let third = enter(&mut places);
+        assert!(!places.has_room(false), "one place was left, once");
+        places.vacate(second);
+        let fourth = enter(&mut places);
+        places.vacate(third);
+        assert!(
+            !places.has_room(false),
+            "there are twice as many controllers"
+        );
+        places.remove(first);
+        assert_eq!(places.all(), [second, third, fourth]);
+        enter(&mut places);
+        assert!(!places.has_room(false));
+        // One that is none yet has no place to leave.
+        places.remove(third);
+        places.add(third);
+        places.vacate(third);
         assert!(!places.has_room(false));
     }
 }

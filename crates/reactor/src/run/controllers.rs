@@ -12,10 +12,12 @@ use engine::{ControllerSlot, SubsystemSlot};
 use machine::clock::Clock;
 use memory::DoorbellPages;
 use subsystem::Subsystem;
+use transport::nbd;
 use transport::vfio_user::{Entrance, Moving, Resumed, Session, SessionConfig};
 
 use super::Reactor;
 use crate::answer::Answer;
+use crate::hosted::exports::Exports;
 use crate::hosted::local::Local;
 use crate::hosted::target::Target;
 use crate::hosted::{Front, Hosted};
@@ -39,7 +41,7 @@ impl Reactor {
         };
         let resumed = match &mut way {
             Way::VfioUser(entrance) => take_resumed(entrance, &config, &session_config),
-            Way::NvmeTcp(_) => None,
+            Way::NvmeTcp(_) | Way::Nbd(_) => None,
         };
         let template = config.clone();
         let (slot, session) = match resumed {
@@ -65,11 +67,18 @@ impl Reactor {
             ))),
             Way::NvmeTcp(listening) => {
                 let template = self.template_of(slot, template, listening.config.in_capsule)?;
-                let mut target = Target::new(template, slot, subsystem, listening, presence)?;
-                if self.is_closed {
-                    target.close(self.clock.now(), &self.poller);
-                }
+                let target = Target::new(template, slot, subsystem, listening, presence)?;
                 Front::Target(Box::new(target))
+            }
+            Way::Nbd(listening) => {
+                let template = ControllerConfig {
+                    queues: nbd::QUEUES,
+                    queue_depth: nbd::QUEUE_DEPTH,
+                    // A client has no capsules.
+                    ..self.template_of(slot, template, 0)?
+                };
+                let exports = Exports::new(template, slot, subsystem, listening, presence)?;
+                Front::Exports(Box::new(exports))
             }
         };
         let mut hosted = Hosted::new(slot, front, watching, doorbell_messages.clone());
@@ -78,6 +87,9 @@ impl Reactor {
         controller.set_elsewhere(!is_here);
         controller.set_reactor_counters(self.counters.clone());
         controller.count_doorbell_messages_in(doorbell_messages);
+        if self.is_closed {
+            hosted.close(self.clock.now(), &self.poller);
+        }
         let watched = hosted.watch(&self.poller).and_then(|()| match session {
             Some(session) => hosted.resume(session, controller, &self.poller),
             None => Ok(()),
@@ -94,9 +106,9 @@ impl Reactor {
         Ok(slot)
     }
 
-    /// Applies the states of ANA groups for the hosts of a target.
+    /// Applies the states of ANA groups for the hosts of an entrance.
     pub(super) fn set_ana_states(&mut self, slot: ControllerSlot, keys: &config::Controller) {
-        let Some(subsystem) = self.target_mut(slot.0).map(|target| target.subsystem()) else {
+        let Some(subsystem) = self.roster_mut(slot.0).map(|roster| roster.subsystem()) else {
             return;
         };
         let entrance = self
@@ -285,10 +297,9 @@ impl Reactor {
         };
         change(&mut hosted.watching);
         let watching = hosted.watching.clone();
-        let hosts = hosted.target_mut().map(|target| target.associations());
-        let hosts = hosts.unwrap_or_default().to_vec();
+        let hosts = self.hosts_of_entrance(slot.0);
         self.engine.watch_commands(slot, Some(watching.clone()));
-        // The hosts of a target have controllers of their own, which are watched as it is.
+        // The hosts of an entrance have controllers of their own, which are watched as it is.
         for slot in hosts {
             if let Some(hosted) = self.hosted.get_mut(slot.0).and_then(Option::as_mut) {
                 hosted.watching = watching.clone();

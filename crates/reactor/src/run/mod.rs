@@ -3,6 +3,7 @@
 mod branches;
 mod channels;
 mod controllers;
+mod exports;
 mod mail;
 mod targets;
 
@@ -77,7 +78,7 @@ pub(crate) struct Reactor {
     in_transition: Vec<usize>,
     /// Controllers with a deadline.
     timed: Vec<usize>,
-    /// Controllers of hosts over NVMe/TCP.
+    /// Controllers of hosts over NVMe/TCP and of NBD clients.
     associations: Vec<usize>,
     /// Queues of such hosts whose controllers are on other reactors.
     branches: Branches,
@@ -87,7 +88,7 @@ pub(crate) struct Reactor {
     told: Vec<(ControllerSlot, EngineId)>,
     /// Connections over NVMe/TCP that are to close.
     leaving: Leaving,
-    /// Another process is about to take over: no host over NVMe/TCP is accepted.
+    /// Another process is about to take over: no host over NVMe/TCP and no NBD client is accepted.
     is_closed: bool,
     /// Subsystems that hosts can reach over a network.
     discovery: Arc<DiscoveryLog>,
@@ -256,8 +257,8 @@ impl Reactor {
 
     /// Time until the next poll of the sockets.
     fn look_interval_ns(&self, idle_ns: u64) -> u64 {
-        // The sockets of queues over NVMe/TCP on which something came or was sent a moment ago are
-        // read in every turn, without the poller.
+        // The sockets of queues over NVMe/TCP, and of NBD clients, on which something came or was
+        // sent a moment ago are read in every turn, without the poller.
         let recently_ns = if self.associations.is_empty() && self.branches.len() == 0 {
             RECENTLY_NS
         } else {
@@ -624,9 +625,9 @@ impl Reactor {
                 hosts.push((attached.target(), attached.cntlid(), counted));
                 continue;
             }
-            if let Some(target) = hosted.target_mut() {
-                counted.health.add_moved(&target.counts().moved);
-                counted.past = target.past().clone();
+            if let Some(roster) = hosted.roster() {
+                counted.health.add_moved(&roster.counts().moved);
+                counted.past = roster.past().clone();
             }
             all.push((slot, counted));
         }
@@ -666,9 +667,11 @@ impl Reactor {
             cqid,
         } = queue;
         if slot != controller {
-            let hosts = self.target_mut(controller.0).map(|it| it.associations());
-            if !hosts.is_some_and(|hosts| hosts.contains(&slot)) {
+            if !self.hosts_of_entrance(controller.0).contains(&slot) {
                 return answer.send(Err(MoveError::Gone(cqid)));
+            }
+            if self.target_mut(controller.0).is_none() {
+                return answer.send(Err(MoveError::MustStay(cqid)));
             }
         }
         match self.engine.move_lane(slot, cqid, to, self.clock.now()) {

@@ -1,4 +1,5 @@
-//! Hosts over NVMe/TCP: each gets a controller when it comes, which is removed after it has left.
+//! Hosts over NVMe/TCP, and what they share with NBD clients: each gets a controller when it comes,
+//! which is removed after it has left.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,17 +12,19 @@ use engine::tenants::TenantId;
 use engine::{ControllerSlot, EngineId};
 use port::time::Time;
 use transport::nvme_tcp::{
-    Access, Arrival, Association, DiscoveryLog, End, Farewell, Proof, Refusal, Tls,
+    Access, Arrival, Association, DiscoveryLog, Farewell, Proof, Refusal, Tls,
 };
 
 use super::Reactor;
 use crate::answer::answer;
 use crate::hosted::association::Attached;
+use crate::hosted::entrance::Roster;
+use crate::hosted::link::{Cause, Link};
 use crate::hosted::target::Target;
 use crate::hosted::{Front, Hosted};
 use crate::leaving::Whose;
 use crate::message::Message;
-use crate::network::NetworkCounts;
+use crate::network::{Done, NetworkCounts};
 use crate::presence::HostView;
 use crate::tenants::TenantNews;
 
@@ -33,8 +36,18 @@ fn refuse(arrival: Arrival, why: Refusal, now: Time) -> Refused {
 }
 
 impl Reactor {
-    /// Does what connections of a target have asked for with Connect.
+    /// Does what connections of an entrance have asked for.
+    #[inline]
     pub(super) fn take_arrivals(&mut self, index: usize) {
+        let hosted = self.hosted.get(index).and_then(Option::as_ref);
+        if hosted.is_some_and(Hosted::is_entrance) {
+            self.take_connects(index);
+            self.take_clients(index);
+        }
+    }
+
+    /// Does what connections of a target have asked for with Connect.
+    fn take_connects(&mut self, index: usize) {
         while let Some((arrival, from)) = self.target_mut(index).and_then(Target::take_arrival) {
             let now = self.clock.now();
             if arrival.is_discovery() {
@@ -47,8 +60,8 @@ impl Reactor {
                 self.join(index, arrival, now)
             };
             if let Some((farewell, name)) = refused {
-                if let Some(target) = self.target_mut(index) {
-                    target.counts_mut().refuse(name);
+                if let Some(roster) = self.roster_mut(index) {
+                    roster.counts_mut().refuse(name);
                 }
                 self.leaving.add(farewell, Whose::Stranger, now);
             }
@@ -109,11 +122,15 @@ impl Reactor {
         if let Some((done, end)) = attached.take_done() {
             let unproved = attached.take_unproved();
             let now = self.clock.now();
-            if let Some(target) = self.target_mut(target.0) {
-                target.counts_mut().end(&done, end);
-                if let Some(host) = unproved {
-                    target.tell_of_unproved(&host, end, now);
+            if let Some(roster) = self.roster_mut(target.0) {
+                roster.counts_mut().end(&done, end);
+                if matches!(done, Done::Nbd(_)) {
+                    // NBD clients do not come again when they are refused, as hosts do.
+                    roster.vacate(slot);
                 }
+            }
+            if let (Some(target), Some(host)) = (self.target_mut(target.0), unproved) {
+                target.tell_of_unproved(&host, end, now);
             }
         }
     }
@@ -121,6 +138,19 @@ impl Reactor {
     pub(super) fn target_mut(&mut self, index: usize) -> Option<&mut Target> {
         let hosted = self.hosted.get_mut(index).and_then(Option::as_mut);
         hosted.and_then(Hosted::target_mut)
+    }
+
+    /// The hosts of an entrance.
+    pub(super) fn roster_mut(&mut self, index: usize) -> Option<&mut Roster> {
+        let hosted = self.hosted.get_mut(index).and_then(Option::as_mut);
+        hosted.and_then(Hosted::roster_mut)
+    }
+
+    /// The controllers of the hosts of an entrance.
+    pub(super) fn hosts_of_entrance(&self, index: usize) -> Vec<ControllerSlot> {
+        let hosted = self.hosted.get(index).and_then(Option::as_ref);
+        let roster = hosted.and_then(Hosted::roster);
+        roster.map_or_else(Vec::new, |roster| roster.associations().to_vec())
     }
 
     /// A host's first connection: it gets a controller.
@@ -131,11 +161,11 @@ impl Reactor {
         from: SocketAddr,
         now: Time,
     ) -> Option<Refused> {
-        let target = self.target_mut(index)?;
-        if !target.has_room(arrival.is_asked()) {
+        let roster = self.roster_mut(index)?;
+        if !roster.has_room(arrival.is_asked()) {
             return Some(refuse(arrival, Refusal::Busy, now));
         }
-        let (host, subsystem) = (arrival.host(), target.subsystem());
+        let (host, subsystem) = (arrival.host(), roster.subsystem());
         let subsystem = self.engine.subsystem_mut(subsystem);
         if subsystem.is_some_and(|subsystem| subsystem.is_anothers(&host.id, &host.nqn)) {
             return Some(refuse(arrival, Refusal::Identifier, now));
@@ -152,7 +182,8 @@ impl Reactor {
         let host = HostView {
             cntlid: controller.id().0,
             nqn: arrival.host().nqn.clone(),
-            address: from,
+            export: None,
+            address: Some(from),
             proof: Proof::default(),
             is_secured: arrival.is_secured(),
             io_queues: 0,
@@ -167,15 +198,32 @@ impl Reactor {
                 return None;
             }
         };
-        let entrance = self.hosted[index].as_mut()?;
-        let (watching, at) = (entrance.watching.clone(), entrance.slot());
-        let target = entrance.target_mut()?;
-        target.associated(slot);
-        let attached = Attached::new(target, at, slot, association, host, now);
-        let tenant = target.tenant();
-        self.engine.watch_commands(slot, Some(watching.clone()));
-        let over = self.engine.spread_of(at);
+        let over = self.engine.spread_of(ControllerSlot(index));
         self.engine.spread(slot, over);
+        self.attach(index, slot, Link::Tcp(Box::new(association)), host, now);
+        None
+    }
+
+    /// The controller in this slot, which was just made, serves a host from now on.
+    pub(super) fn attach(
+        &mut self,
+        index: usize,
+        slot: ControllerSlot,
+        link: Link,
+        host: HostView,
+        now: Time,
+    ) {
+        let Some(entrance) = self.hosted.get_mut(index).and_then(Option::as_mut) else {
+            return;
+        };
+        let (watching, at) = (entrance.watching.clone(), entrance.slot());
+        let Some(roster) = entrance.roster_mut() else {
+            return;
+        };
+        roster.associated(slot);
+        let attached = Attached::new(roster, at, slot, link, host, now);
+        let tenant = roster.tenant();
+        self.engine.watch_commands(slot, Some(watching.clone()));
         self.engine.assign_controller(self.id, slot, tenant);
         let front = Front::Association(Box::new(attached));
         self.place(Hosted::new(slot, front, watching, Arc::default()));
@@ -183,7 +231,6 @@ impl Reactor {
         self.reports.repeat();
         self.admit(slot.0, now);
         self.poll_hosted(slot.0, now, Hosted::poll);
-        None
     }
 
     /// Has one whose host has proved what it has to, if anything, be a host of its entrance. Where
@@ -196,11 +243,11 @@ impl Reactor {
             return;
         };
         let at = attached.target();
-        let Some(target) = self.target_mut(at.0) else {
+        let Some(roster) = self.roster_mut(at.0) else {
             return;
         };
-        let is_admitted = target.admit(ControllerSlot(index));
-        let is_told = is_admitted && target.tells_of_host(now);
+        let is_admitted = roster.admit(ControllerSlot(index));
+        let is_told = is_admitted && roster.tells_of_host(now);
         let hosted = self.hosted.get_mut(index).and_then(Option::as_mut);
         let controller = self.engine.controller_mut(ControllerSlot(index));
         if let (Some(attached), Some(controller)) =
@@ -209,12 +256,12 @@ impl Reactor {
             if is_admitted {
                 attached.enter(is_told);
             } else {
-                attached.end(controller, &End::TooManyHosts, now);
+                attached.end(controller, Cause::TooMany, now);
             }
         }
     }
 
-    /// The configuration of the hosts' controllers of the target in that slot, which has this one
+    /// The configuration of the hosts' controllers of the entrance in that slot, which has this one
     /// itself.
     pub(super) fn template_of(
         &mut self,
@@ -234,10 +281,10 @@ impl Reactor {
         })
     }
 
-    /// A controller for one more host of a target.
-    fn make_controller(&mut self, index: usize) -> anyhow::Result<ControllerSlot> {
-        let target = self.target_mut(index).context("the target is gone")?;
-        let (config, subsystem) = (target.next_controller(), target.subsystem());
+    /// A controller for one more host of an entrance.
+    pub(super) fn make_controller(&mut self, index: usize) -> anyhow::Result<ControllerSlot> {
+        let roster = self.roster_mut(index).context("the entrance is gone")?;
+        let (config, subsystem) = (roster.next_controller(), roster.subsystem());
         let slot = self.begin(config, subsystem)?;
         let controller = self.engine.controller_mut(slot);
         let controller = controller.context("it was just added")?;
@@ -247,7 +294,7 @@ impl Reactor {
 
     /// A connection for an I/O queue of a host that has a controller.
     fn join(&mut self, index: usize, arrival: Arrival, now: Time) -> Option<Refused> {
-        let slots = self.target_mut(index)?.associations().to_vec();
+        let slots = self.hosts_of_entrance(index);
         let is_meant = |slot: &ControllerSlot| {
             let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
             let attached = hosted.and_then(Hosted::association_mut);
@@ -286,7 +333,12 @@ impl Reactor {
             let Some(attached) = attached else {
                 continue;
             };
-            if attached.is_hot(now) {
+            if attached.is_nbd()
+                && let Some(controller) = self.engine.controller_mut(ControllerSlot(index))
+                && !attached.is_valid(controller)
+            {
+                worked |= self.poll_hosted(index, now, Hosted::poll);
+            } else if attached.is_hot(now) {
                 worked |= self.poll_hosted(index, now, Hosted::poll_hot);
             } else if posted
                 && attached.has_posted()
@@ -307,23 +359,22 @@ impl Reactor {
         }
     }
 
-    /// Ends the associations of a target that are chosen, for the operator; returns the identifiers
-    /// of those that had not ended before.
+    /// Ends the hosts of an entrance that are chosen, for the operator; returns the identifiers of
+    /// those that had not ended before.
     pub(super) fn end_associations(
         &mut self,
         index: usize,
         is_chosen: impl Fn(&Attached) -> bool,
     ) -> Vec<u16> {
-        let slots = self.target_mut(index).map(|t| t.associations().to_vec());
         let mut ended = Vec::new();
-        for slot in slots.unwrap_or_default() {
+        for slot in self.hosts_of_entrance(index) {
             let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
             let attached = hosted.and_then(Hosted::association_mut);
             if let (Some(attached), Some(controller)) = (attached, self.engine.controller_mut(slot))
                 && !attached.has_ended()
                 && is_chosen(attached)
             {
-                attached.end(controller, &End::Removed, self.clock.now());
+                attached.end(controller, Cause::Removed, self.clock.now());
                 ended.push(attached.cntlid());
                 self.poll_hosted(slot.0, self.clock.now(), Hosted::poll);
             }
@@ -331,15 +382,14 @@ impl Reactor {
         ended
     }
 
-    /// Ends all associations and all other connections, and accepts none until
-    /// [`Self::open_targets`], also at targets that are added meanwhile.
+    /// Ends all hosts of entrances and all other connections, and accepts none until
+    /// [`Self::open_targets`], also at entrances that are added meanwhile.
     pub(super) fn disconnect_all(&mut self) {
         self.is_closed = true;
         for index in 0..self.hosted.len() {
             let now = self.clock.now();
-            let hosted = self.hosted[index].as_mut();
-            if let Some(target) = hosted.and_then(Hosted::target_mut) {
-                target.close(now, &self.poller);
+            if let Some(hosted) = &mut self.hosted[index] {
+                hosted.close(now, &self.poller);
             }
             self.end_associations(index, |_| true);
             self.take_leaving(index);
@@ -350,17 +400,14 @@ impl Reactor {
     pub(super) fn open_targets(&mut self) {
         self.is_closed = false;
         for hosted in self.hosted.iter_mut().flatten() {
-            if let Some(target) = hosted.target_mut() {
-                target.open(&self.poller);
-            }
+            hosted.open(&self.poller);
         }
     }
 
-    /// The controllers of a target's hosts, with their identifiers.
+    /// The controllers of an entrance's hosts, with their identifiers.
     pub(super) fn associations_of(&mut self, slot: ControllerSlot) -> Vec<(u16, ControllerSlot)> {
-        let slots = self.target_mut(slot.0).map(|t| t.associations().to_vec());
         let mut all = Vec::new();
-        for slot in slots.unwrap_or_default() {
+        for slot in self.hosts_of_entrance(slot.0) {
             let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
             let attached = hosted.and_then(Hosted::association_mut);
             if let Some(attached) = attached.filter(|attached| !attached.has_ended()) {
@@ -370,19 +417,19 @@ impl Reactor {
         all
     }
 
-    /// What the hosts of each target have done.
+    /// What the hosts of each entrance have done.
     pub(super) fn network_counts(&mut self) -> Vec<(ControllerSlot, NetworkCounts)> {
         let mut all = Vec::new();
         for index in 0..self.hosted.len() {
-            let Some(target) = self.target_mut(index) else {
+            let Some(roster) = self.roster_mut(index) else {
                 continue;
             };
-            let mut counts = target.counts().clone();
-            for slot in target.associations().to_vec() {
+            let mut counts = roster.counts().clone();
+            for slot in self.hosts_of_entrance(index) {
                 let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
                 let attached = hosted.and_then(Hosted::association_mut);
                 if let Some(done) = attached.and_then(|attached| attached.counters()) {
-                    counts.all.add(&done);
+                    counts.add(&done);
                 }
             }
             all.push((ControllerSlot(index), counts));
@@ -400,16 +447,18 @@ impl Reactor {
         self.associations.retain(|index| *index != slot.0);
         self.assign_association(slot, None);
         self.told.retain(|(told, _)| *told != slot);
-        if let Some(target) = self.target_mut(target.0) {
-            target.dissociated(slot, counted);
+        if let Some(roster) = self.roster_mut(target.0) {
+            roster.dissociated(slot, counted);
         }
         self.note_transition(target.0);
     }
 
     /// Sets the reactors for queues that hosts of a controller make from now on: of a target those
-    /// of all its hosts.
+    /// of all its hosts. The queues of NBD clients stay here.
     pub(super) fn spread(&mut self, slot: ControllerSlot, over: Vec<EngineId>) {
-        let hosts = self.target_mut(slot.0).map(|it| it.associations().to_vec());
+        let hosts = self
+            .target_mut(slot.0)
+            .map(|it| it.roster().associations().to_vec());
         for host in hosts.unwrap_or_default() {
             self.engine.spread(host, over.clone());
         }
@@ -433,7 +482,7 @@ impl Reactor {
         let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
         let attached = hosted.and_then(Hosted::association_mut);
         let target = attached.map(|attached| attached.target());
-        let tenant = target.and_then(|at| self.target_mut(at.0)?.tenant());
+        let tenant = target.and_then(|at| self.roster_mut(at.0)?.tenant());
         if tenant.is_some() && self.note_told(slot, to) {
             self.tell_tenant(slot, to, tenant);
         }
@@ -455,15 +504,15 @@ impl Reactor {
         self.late.push_back((to, Message::Tenants(news, answer)));
     }
 
-    /// Applies an update of tenants: a target's is that of its hosts' controllers.
+    /// Applies an update of tenants: an entrance's is that of its hosts' controllers.
     pub(super) fn tell_tenants(&mut self, news: TenantNews) {
         if let TenantNews::Controller(home, slot, tenant) = &news
             && *home == self.id
-            && let Some(target) = self.target_mut(slot.0)
+            && let Some(roster) = self.roster_mut(slot.0)
         {
             let tenant = *tenant;
-            target.set_tenant(tenant);
-            for slot in target.associations().to_vec() {
+            roster.set_tenant(tenant);
+            for slot in self.hosts_of_entrance(slot.0) {
                 self.assign_association(slot, tenant);
             }
         }

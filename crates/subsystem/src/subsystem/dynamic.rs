@@ -6,6 +6,10 @@
 //! attachments of its entrance at any time; an identifier is free again only when every operation
 //! of its last controller has ended, and is given again as late as possible.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use port::namespace::Namespace;
+
 use super::{Member, OUTSTANDING_LIMIT, OUTSTANDING_LIMIT_DYNAMIC, Subsystem};
 use crate::allocated::Allocated;
 use crate::config::ConfigError;
@@ -130,6 +134,38 @@ impl Subsystem {
     #[must_use]
     pub fn is_attached(&self, namespace: &Allocated, id: ControllerId) -> bool {
         namespace.attached.contains(self.entrance_of(id)) && self.is_visible(namespace, id)
+    }
+
+    /// The namespaces that every host of an entrance may know of, as the commands of such a host
+    /// find them, by ascending identifier, each with a name that no other one has: the name in the
+    /// configuration, except where one with a lower identifier has that, else `nsN` for the
+    /// identifier N, followed by `_` as often as the name is another one's.
+    #[must_use]
+    pub fn named(&self, entrance: ControllerId) -> Vec<(String, Namespace)> {
+        let is_everyones =
+            |n: &Allocated| n.hosts.is_none() && n.attached.contains(self.entrance_of(entrance));
+        let host = Host::Anonymous(entrance);
+        let table = self.directory.table(entrance, is_everyones, host);
+        let mut taken = BTreeSet::new();
+        let mut configured = BTreeMap::new();
+        for namespace in table.iter() {
+            let name = self.directory.get(namespace.nsid);
+            let name = name.and_then(|namespace| namespace.name.clone());
+            if let Some(name) = name.filter(|name| taken.insert(name.clone())) {
+                configured.insert(namespace.nsid, name);
+            }
+        }
+        let mut named = |namespace: &Namespace| {
+            let name = configured.remove(&namespace.nsid).unwrap_or_else(|| {
+                let mut name = format!("ns{}", namespace.nsid);
+                while !taken.insert(name.clone()) {
+                    name.push('_');
+                }
+                name
+            });
+            (name, namespace.clone())
+        };
+        table.iter().map(&mut named).collect()
     }
 
     /// Forgets a dynamic controller that has left, as far as that is possible: its operations go

@@ -2,9 +2,10 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use controller::DoorbellMode;
+use controller::counters::{Counted, Past};
 use transport::nvme_tcp::{Digests, Handshaker, Success, handshakes};
 
 use super::*;
@@ -123,13 +124,12 @@ fn the_socket_of_a_host_is_not_watched_with_those_that_are_none() {
         assert!(Instant::now() < until, "no Connect");
     };
     host.write_all(&[4]).unwrap();
-    let events = target.poller.wait(Duration::from_millis(50)).unwrap();
-    assert!(events.is_empty());
+    assert_eq!(target.entrance.callers.events(Duration::from_millis(50)), 0);
 }
 
 fn waits(target: &Target) -> bool {
-    let first = target.callers.get(&0);
-    matches!(first, Some(Caller::Greeting(greeting)) if !greeting.wants_read())
+    let first = target.entrance.callers.get(0);
+    matches!(first, Some(Connection::Greeting(greeting)) if !greeting.wants_read())
 }
 
 #[test]
@@ -147,15 +147,14 @@ fn one_that_has_not_sent_its_hello_is_not_watched_and_keeps_its_number() {
     host.write_all(&[3]).unwrap();
     host.shutdown(std::net::Shutdown::Both).unwrap();
     drop(host);
-    let events = target.poller.wait(Duration::from_millis(50)).unwrap();
-    assert!(events.is_empty());
+    assert_eq!(target.entrance.callers.events(Duration::from_millis(50)), 0);
     for turn in 0..5 {
         target.poll(Time(turn * RETRY), &poller);
         assert_eq!(target.next_deadline(), Some(Time((turn + 1) * RETRY)));
-        assert!(waits(&target) && target.called == 1);
+        assert!(waits(&target) && target.entrance.callers.called() == 1);
     }
     target.poll(Time(100 * RETRY), &poller);
-    assert!(target.callers.is_empty());
+    assert_eq!(target.entrance.callers.len(), 0);
 }
 
 #[test]
@@ -163,18 +162,22 @@ fn one_whose_handshake_is_in_progress_stays_longer_than_a_silent_one() {
     let (mut target, mut host, _handshaker) = secured();
     let poller = Poller::new().unwrap();
     let until = Instant::now() + BOUND;
-    while target.callers.is_empty() {
+    while target.entrance.callers.len() == 0 {
         target.poll(Time(0), &poller);
         assert!(Instant::now() < until, "it is not accepted");
     }
-    assert_eq!(target.callers[&0].rank(), 0);
+    let rank = |target: &Target| target.entrance.callers.get(0).map(Connection::rank);
+    assert_eq!(rank(&target), Some(0));
     // A ClientHello without content, in a record.
     host.write_all(&[22, 3, 1, 0, 4, 1, 0, 0, 0]).unwrap();
-    while target.callers[&0].rank() == 0 {
+    while rank(&target) == Some(0) {
         target.poll(Time(0), &poller);
         assert!(Instant::now() < until, "no handshake begins");
     }
-    assert_eq!((target.callers[&0].rank(), target.called), (1, 1));
+    assert_eq!(
+        (rank(&target), target.entrance.callers.called()),
+        (Some(1), 1)
+    );
 }
 
 #[test]
@@ -186,7 +189,7 @@ fn hosts_wait_in_the_socket_of_a_closed_entrance_until_it_opens() {
     let (mut target, mut poller) = (target(listener, None), Poller::new().unwrap());
     let until = Instant::now() + BOUND;
     let accept = |target: &mut Target, poller: &Poller| {
-        while target.callers.is_empty() {
+        while target.entrance.callers.len() == 0 {
             target.poll(Time(0), poller);
             assert!(Instant::now() < until, "it is not accepted");
         }
@@ -198,7 +201,7 @@ fn hosts_wait_in_the_socket_of_a_closed_entrance_until_it_opens() {
     let events = poller.wait(Duration::from_millis(50)).unwrap();
     assert!(events.is_empty());
     target.poll(Time(0), &poller);
-    assert!(target.callers.is_empty());
+    assert_eq!(target.entrance.callers.len(), 0);
     target.open(&poller);
     let events = poller.wait(BOUND).unwrap();
     assert!(!events.is_empty());
@@ -209,14 +212,14 @@ fn hosts_wait_in_the_socket_of_a_closed_entrance_until_it_opens() {
 fn a_host_that_leaves_is_in_no_earlier_snapshot() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut target = target(listener, None);
-    let before = target.past().clone();
+    let before = target.roster().past().clone();
     let gone = controller::counters::LaneCounters::default();
     gone.namespaces.of(1).reads.add(3);
     let counted = Counted {
         past: Arc::new(Past::default().with_queue(1, &gone, None)),
         ..Counted::default()
     };
-    target.dissociated(ControllerSlot(1), &counted);
+    target.roster_mut().dissociated(ControllerSlot(1), &counted);
     let reads = |past: &Past| past.namespaces.of(1).reads.get();
-    assert_eq!((reads(&before), reads(target.past())), (0, 3));
+    assert_eq!((reads(&before), reads(target.roster().past())), (0, 3));
 }

@@ -33,6 +33,69 @@ fn with_entrance() -> (Subsystem, ControllerId, ControllerId) {
     (subsystem, entrance, other)
 }
 
+#[test]
+fn namespaces_for_every_host_have_names_of_their_own() {
+    let named = |nsid, name: Option<&str>| Allocated {
+        name: name.map(str::to_owned),
+        shared: true,
+        ..Allocated::everywhere(namespace(nsid, CHANNEL, 8))
+    };
+    let mut golden = named(7, Some("golden"));
+    golden.namespace.traits.read_only = true;
+    let mut subsystem = Subsystem::new(SubsystemConfig {
+        namespaces: vec![
+            named(1, Some("ns5")),
+            named(2, Some("data")),
+            named(3, Some("data")),
+            Allocated {
+                hosts: Some(["nqn.2026-11.t:host".to_owned()].into()),
+                ..named(4, Some("masked"))
+            },
+            named(5, None),
+            Allocated {
+                attached: ControllerSet::NONE,
+                ..named(6, Some("detached"))
+            },
+            golden,
+            Allocated {
+                busy: Some(crate::Busy::Formatting),
+                ..named(8, Some("ns3"))
+            },
+        ],
+        ..config()
+    })
+    .unwrap();
+    let entrance = subsystem.join("entrance").unwrap();
+    let all = subsystem.named(entrance);
+    let names: Vec<_> = all.iter().map(|(name, it)| (it.nsid, &**name)).collect();
+    let expected = [
+        (1, "ns5"),
+        (2, "data"),
+        (3, "ns3_"),
+        (5, "ns5_"),
+        (7, "golden"),
+        (8, "ns3"),
+    ];
+    assert_eq!(names, expected);
+    // As commands find them: a format and a read-only medium restrict them.
+    let restrictions = |nsid| {
+        let found = all.iter().find(|(_, it)| it.nsid == nsid).unwrap();
+        found.1.restrictions.as_deref().cloned().unwrap_or_default()
+    };
+    assert!(restrictions(7).read_only && !restrictions(1).read_only);
+    assert_eq!(restrictions(8).all, Some(Status::FORMAT_IN_PROGRESS));
+    // One that gives its name up leaves it to the other one.
+    let controllers = ControllerSet::NONE.with(entrance);
+    let detach = OperatorRequest::Detach {
+        nsid: 2,
+        controllers,
+    };
+    subsystem.request(1, detach);
+    settle(&mut subsystem, &mut channels(Manner::Synchronous));
+    let all = subsystem.named(entrance);
+    assert_eq!((all[1].1.nsid, &*all[1].0), (3, "data"));
+}
+
 /// Turns in which every controller acknowledges and every record is kept.
 fn settle(subsystem: &mut Subsystem, channels: &mut Channels<TestMedium>) {
     for now in 1..8 {
