@@ -50,7 +50,7 @@ pub use status::{
     AssociationStatus, Authentication, ContinuedTiming, ControllerIdentity, ControllerStatus,
     DriveStatus, EndedProcess, FileStatus, HostProcess, HostStatus, Inventory, IoStatus,
     MediumErrors, MediumStatus, NamespaceIdentity, NamespaceStatus, PartitionStatus, ProcessStatus,
-    QueuePlacement, ReactorStatus, Stopping, TenantStatus, UpgradeRequest, Upgrading,
+    Protocol, QueuePlacement, ReactorStatus, Stopping, TenantStatus, UpgradeRequest, Upgrading,
 };
 pub use timing::{ParameterStatus, TimingStatus};
 pub use trace::{Condition, TraceStatus};

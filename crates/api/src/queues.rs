@@ -11,7 +11,7 @@ pub struct QueuesReport {
     pub time_ns: u64,
     /// Doorbell delivery: `mapped` (the host writes into a polled page), `shadow` (the host writes
     /// into its own buffers, Doorbell Buffer Config), `trapped` (each write is a message) or `none`
-    /// (hosts over NVMe/TCP: their queues are in `hosts`).
+    /// (NVMe/TCP and NBD: queues are in `hosts`).
     pub doorbells: String,
     /// Age from which a command counts as stuck, in nanoseconds.
     pub stuck_after_ns: u64,
@@ -20,7 +20,7 @@ pub struct QueuesReport {
     pub admin: Option<CompletionQueue>,
     /// I/O completion queues that the host created.
     pub queues: Vec<CompletionQueue>,
-    /// Hosts over NVMe/TCP, up to 16.
+    /// Hosts over NVMe/TCP or NBD clients, up to 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostQueues>,
     /// Number of hosts not shown: `cntlid` selects one.
@@ -29,20 +29,24 @@ pub struct QueuesReport {
 }
 
 impl QueuesReport {
-    /// Whether its hosts come over NVMe/TCP.
-    pub fn is_over_tcp(&self) -> bool {
+    /// Whether its hosts come over NVMe/TCP or NBD, and have queues of their own.
+    pub fn has_many_hosts(&self) -> bool {
         self.doorbells == "none"
     }
 }
 
-/// Queues of a host over NVMe/TCP: rings in the server's memory, in which its commands lie when
-/// they and their data have arrived.
+/// Queues of a host over NVMe/TCP or of an NBD client: rings in the server's memory, in which its
+/// commands lie when they and their data have arrived.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct HostQueues {
-    /// Controller identifier of the host's association.
+    /// Identifier of the host's controller.
     pub cntlid: u16,
-    /// Host NQN.
+    /// Host NQN. Absent for an NBD client.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub nqn: String,
+    /// Export of an NBD client: the name of a namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export: Option<String>,
     /// Admin queue, while the controller is enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admin: Option<CompletionQueue>,

@@ -66,13 +66,16 @@ pub struct NewPlacement {
     pub queue: Option<u16>,
 }
 
-/// Hosts over NVMe/TCP to disconnect: exactly one of the keys.
+/// Hosts over NVMe/TCP or NBD clients to disconnect: exactly one of the keys.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Disconnection {
     /// Those with this NVMe Qualified Name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nqn: Option<String>,
+    /// NBD clients of this export.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export: Option<String>,
     /// The one with this controller identifier (CNTLID).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cntlid: Option<u16>,

@@ -251,7 +251,7 @@ pub struct ControllerStatus {
     /// Process of the host, where the system reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostProcess>,
-    /// Hosts over NVMe/TCP, in order of arrival.
+    /// Hosts over NVMe/TCP and NBD clients, in order of arrival.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<AssociationStatus>,
     /// Controller identifier in the subsystem (CNTLID).
@@ -265,7 +265,7 @@ pub struct ControllerStatus {
     pub placement: Vec<QueuePlacement>,
 }
 
-/// Authentication of a host over NVMe/TCP.
+/// Authentication of a host over NVMe/TCP. NBD clients have none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Authentication {
@@ -280,15 +280,34 @@ pub enum Authentication {
     Both,
 }
 
-/// Host over NVMe/TCP: an association, with a connection for each of its queues.
+/// Protocol of a controller that has any number of hosts at the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// NVMe/TCP: a host is an association, with a connection for each of its queues.
+    #[default]
+    NvmeTcp,
+    /// NBD: a host is a client with one connection, to one export.
+    Nbd,
+}
+
+/// Host over NVMe/TCP, or NBD client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AssociationStatus {
-    /// NVMe Qualified Name of the host, as the host reports it.
+    /// Protocol of the host.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// NVMe Qualified Name of the host, as the host reports it. Absent for an NBD client.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub nqn: String,
-    /// Address of the host's admin connection.
-    #[schema(value_type = String)]
-    pub address: SocketAddr,
-    /// Identifier of the association's controller in the subsystem (CNTLID).
+    /// Export of an NBD client: the name of a namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export: Option<String>,
+    /// Address of the host's admin connection, or of an NBD client. Absent on a UNIX socket.
+    #[schema(value_type = Option<String>)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<SocketAddr>,
+    /// Identifier of the host's controller in the subsystem (CNTLID).
     pub cntlid: u16,
     /// How the host was authenticated.
     #[serde(default)]
@@ -304,15 +323,16 @@ pub struct AssociationStatus {
     pub connected_ms: u64,
 }
 
-/// Host attached to a controller; of a controller with a TCP address, all of its hosts.
+/// Host attached to a controller; of a controller over NVMe/TCP or NBD, all of its hosts.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct HostStatus {
     /// Controller that the host is attached to.
     pub controller: String,
-    /// Address that the host used: `vfio-user:PATH`, `nvme-tcp:ADDRESS:PORT`, or `fuse:FOLDER` for
-    /// a mount on this machine.
+    /// Address that the host used: `vfio-user:PATH`, `nvme-tcp:ADDRESS:PORT`, `nbd:PATH`,
+    /// `nbd:ADDRESS:PORT`, or `fuse:FOLDER` for a mount on this machine.
     pub listen: config::Listen,
-    /// Hosts over NVMe/TCP, in order of arrival; other controllers have one host at a time.
+    /// Hosts over NVMe/TCP and NBD clients, in order of arrival; other controllers have one host
+    /// at a time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<AssociationStatus>,
     /// Process ID of the host, where the system reports it.

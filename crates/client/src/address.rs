@@ -73,7 +73,7 @@ impl Surroundings<'_> {
         let text = text.to_str().ok_or_else(|| wrong("it is not UTF-8"))?;
         match text.parse::<Listen>() {
             Ok(Listen::Unix(path)) => Ok(Some(path)),
-            Ok(Listen::VfioUser(_) | Listen::Fuse(_) | Listen::NvmeTcp(_)) => Err(wrong(
+            Ok(_) => Err(wrong(
                 "that is the address of a controller: write unix:PATH, the control socket of its server",
             )),
             Err(why) => Err(wrong(&why)),

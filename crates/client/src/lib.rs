@@ -6,6 +6,7 @@
 mod address;
 pub mod cli;
 mod connection;
+pub mod exports;
 pub mod requests;
 mod top;
 pub mod words;

@@ -57,7 +57,7 @@ pub fn hosts(socket: &Address) -> anyhow::Result<Vec<HostStatus>> {
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
-/// Disconnects hosts of a controller over NVMe/TCP; returns those that were there.
+/// Disconnects hosts of a controller over NVMe/TCP or NBD; returns those that were there.
 pub fn disconnect(
     socket: &Address,
     controller: &str,
@@ -75,7 +75,7 @@ pub fn configuration(socket: &Address) -> anyhow::Result<Config> {
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
-/// The command latencies of a controller, or of its host over NVMe/TCP with this controller
+/// The command latencies of a controller, or of its host with this controller
 /// identifier.
 pub fn latency(
     socket: &Address,

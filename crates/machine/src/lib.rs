@@ -1,5 +1,5 @@
-//! The machine that the program runs on: its clock, processors and their topology, its QEMU, and
-//! its NVMe/TCP initiator.
+//! The machine that the program runs on: its clock, processors and their topology, its QEMU, its
+//! NVMe/TCP initiator, and its NBD clients.
 //!
 //! It does NOT change the machine, except for the processors that a thread of ours may use.
 #![forbid(unsafe_code)]
@@ -9,6 +9,7 @@ pub mod cpu;
 pub mod files;
 pub mod image;
 pub mod initiator;
+pub mod nbd;
 pub mod qemu;
 pub mod secret;
 #[cfg(any(test, feature = "testing"))]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::object::{Bounds, Names, object};
-use super::{Ana, HostAddress, Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, Size, SocketMode, Tcp};
+use super::{Ana, HostAddress, Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, Nbd, Size, SocketMode, Tcp};
 
 /// Longest NQN (Base 2.1, 4.7).
 const MAX_NQN_LEN: usize = 223;
@@ -61,8 +61,11 @@ object! {
         /// to the whole subsystem.
         pool: Vec<String> | unset => Fixed { value: "MEDIA", names: Names::Media };
         /// Address that hosts attach to: `vfio-user:PATH`, `fuse:FOLDER` for a mount on this
-        /// machine, or `nvme-tcp:ADDRESS:PORT` for hosts over NVMe/TCP.
-        listen: Listen => Fixed { value: "vfio-user:PATH|fuse:FOLDER|nvme-tcp:ADDRESS:PORT" };
+        /// machine, `nvme-tcp:ADDRESS:PORT` for hosts over NVMe/TCP, or `nbd:PATH` or
+        /// `nbd:ADDRESS:PORT` for NBD clients, on a UNIX socket or over TCP.
+        listen: Listen => Fixed {
+            value: "vfio-user:PATH|fuse:FOLDER|nvme-tcp:ADDRESS:PORT|nbd:PATH|nbd:ADDRESS:PORT",
+        };
         /// Mode of the socket, as in chmod(1): `0600` for its owner, `0660` for its group too,
         /// `0666` for all users.
         socket_mode: SocketMode | unset => Fixed { value: "MODE" };
@@ -70,6 +73,8 @@ object! {
         fuse: Option<Fuse> | unset => Fixed { table: Fuse::KEYS };
         /// NVMe/TCP options. Only for `listen = "nvme-tcp:ADDRESS:PORT"`.
         tcp: Option<Tcp> | unset => Fixed { table: Tcp::KEYS };
+        /// NBD options. Only for `listen = "nbd:…"`.
+        nbd: Option<Nbd> | unset => Fixed { table: Nbd::KEYS };
         /// State of each ANA group for hosts of the controller: `optimized`, `non-optimized`,
         /// `inaccessible`, `persistent-loss` or `change`. Only for
         /// `listen = "nvme-tcp:ADDRESS:PORT"`.

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
+use std::path::Path;
 
 use super::{Config, Controller, Listen, Medium, Namespace};
 
@@ -17,6 +18,7 @@ pub(super) struct Index<'a> {
     with_pool: HashMap<&'a str, Vec<&'a Controller>>,
     at: HashMap<&'a Listen, Vec<&'a Controller>>,
     at_port: HashMap<u16, Vec<&'a Controller>>,
+    at_socket: HashMap<&'a Path, Vec<&'a Controller>>,
 }
 
 impl<'a> Index<'a> {
@@ -39,7 +41,8 @@ impl<'a> Index<'a> {
             with_namespace: with(|c| &c.namespaces),
             with_pool: with(|c| &c.pool),
             at: grouped(controllers().map(|c| (&c.listen, c))),
-            at_port: grouped(controllers().filter_map(|c| Some((c.tcp_address()?.port(), c)))),
+            at_port: grouped(controllers().filter_map(|c| Some((c.listen.tcp()?.port(), c)))),
+            at_socket: grouped(controllers().filter_map(|c| Some((c.listen.socket()?, c)))),
         }
     }
 
@@ -76,9 +79,11 @@ impl<'a> Index<'a> {
         self.at.get(listen).map_or(&[], Vec::as_slice)
     }
 
-    /// The controllers at a TCP port.
-    pub(super) fn at_port(&self, port: u16) -> &[&'a Controller] {
-        self.at_port.get(&port).map_or(&[], Vec::as_slice)
+    /// The controllers at the TCP port, or the UNIX socket, of an address.
+    pub(super) fn beside(&self, listen: &Listen) -> &[&'a Controller] {
+        let at_port = listen.tcp().and_then(|at| self.at_port.get(&at.port()));
+        let at_socket = listen.socket().and_then(|path| self.at_socket.get(path));
+        at_port.or(at_socket).map_or(&[], Vec::as_slice)
     }
 
     /// The namespaces of a subsystem in the order of their identifiers: those that its controllers

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use super::nbd_address::NbdAddress;
 use super::size::serde_as_text;
+use super::socket_address::{check_socket_path, socket_address};
 
 /// Address with its scheme.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,21 +16,40 @@ pub enum Listen {
     Fuse(PathBuf),
     /// `nvme-tcp:ADDRESS:PORT`: NVMe over TCP.
     NvmeTcp(SocketAddr),
+    /// `nbd:PATH` or `nbd:ADDRESS:PORT`: NBD on a UNIX socket or over TCP.
+    Nbd(NbdAddress),
     /// `unix:PATH`: HTTP on a UNIX socket.
     Unix(PathBuf),
 }
 
-/// Longest path of a UNIX socket: `sun_path` holds 108 bytes, the last of them NUL (unix(7)).
-const MAX_SOCKET_PATH_LEN: usize = 107;
 /// The addresses there are.
-const SCHEMES: &str = "vfio-user:PATH, fuse:FOLDER or nvme-tcp:ADDRESS:PORT for a controller, unix:PATH for a control socket";
+const SCHEMES: &str = "vfio-user:PATH, fuse:FOLDER, nvme-tcp:ADDRESS:PORT, nbd:PATH or nbd:ADDRESS:PORT for a controller, unix:PATH for a control socket";
 
 impl Listen {
     /// The path of the socket or the folder; `None` for a TCP address.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Listen::VfioUser(path) | Listen::Fuse(path) | Listen::Unix(path) => Some(path),
-            Listen::NvmeTcp(_) => None,
+            Listen::VfioUser(path)
+            | Listen::Fuse(path)
+            | Listen::Unix(path)
+            | Listen::Nbd(NbdAddress::Unix(path)) => Some(path),
+            Listen::NvmeTcp(_) | Listen::Nbd(NbdAddress::Tcp(_)) => None,
+        }
+    }
+
+    /// The path of its socket; `None` for a folder or a TCP address.
+    pub fn socket(&self) -> Option<&Path> {
+        match self {
+            Listen::Fuse(_) => None,
+            other => other.path(),
+        }
+    }
+
+    /// The TCP address that it listens at; `None` for a path.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Listen::NvmeTcp(address) | Listen::Nbd(NbdAddress::Tcp(address)) => Some(*address),
+            _ => None,
         }
     }
 
@@ -44,58 +65,24 @@ impl Listen {
             Listen::VfioUser(path) => Listen::VfioUser(absolute(path)?),
             Listen::Fuse(path) => Listen::Fuse(absolute(path)?),
             Listen::Unix(path) => Listen::Unix(absolute(path)?),
-            tcp @ Listen::NvmeTcp(_) => tcp,
+            Listen::Nbd(NbdAddress::Unix(path)) => Listen::Nbd(NbdAddress::Unix(absolute(path)?)),
+            tcp @ (Listen::NvmeTcp(_) | Listen::Nbd(NbdAddress::Tcp(_))) => tcp,
         })
     }
 
-    /// Whether a server cannot listen on both: they are the same, or one of them includes all
-    /// addresses of the machine. `[::]` includes those of IPv4 (ipv6(7)).
+    /// Whether a server cannot listen on both: they are the same, the same socket by two schemes,
+    /// or one of them includes all addresses of the machine. `[::]` includes those of IPv4
+    /// (ipv6(7)).
     pub fn overlaps(&self, other: &Listen) -> bool {
-        let (Listen::NvmeTcp(one), Listen::NvmeTcp(another)) = (self, other) else {
-            return self == other;
+        let (Some(one), Some(another)) = (self.tcp(), other.tcp()) else {
+            let socket = self.socket();
+            return self == other || socket.is_some() && socket == other.socket();
         };
         let includes = |all: IpAddr, ip: IpAddr| {
             all == ip || all.is_unspecified() && (all.is_ipv6() || ip.is_ipv4())
         };
         let (a, b) = (one.ip().to_canonical(), another.ip().to_canonical());
         one.port() == another.port() && (includes(a, b) || includes(b, a))
-    }
-}
-
-/// Reads `ADDRESS:PORT`. Names are not resolved: an address that depends on the machine's
-/// resolver could open a server to others.
-fn socket_address(text: &str, whole: &str) -> Result<SocketAddr, String> {
-    let form = "write nvme-tcp:ADDRESS:PORT, as in nvme-tcp:127.0.0.1:4420 or nvme-tcp:[::1]:4420";
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return match address.port() {
-            0 => Err(format!(
-                "`{whole}`: port 0 is no port: write 1 to 65535; 4420 is the usual one"
-            )),
-            _ => Ok(address),
-        };
-    }
-    let bare = text.trim_start_matches('[').trim_end_matches(']');
-    if bare.parse::<IpAddr>().is_ok() {
-        return Err(format!(
-            "`{whole}` has no port, or an IPv6 address without brackets: {form}"
-        ));
-    }
-    match text.rsplit_once(':') {
-        Some((ip, _))
-            if ip
-                .trim_start_matches('[')
-                .trim_end_matches(']')
-                .parse::<IpAddr>()
-                .is_ok() =>
-        {
-            Err(format!(
-                "`{whole}`: the port is a number, 1 to 65535: {form}"
-            ))
-        }
-        Some((name, _)) if !name.is_empty() => Err(format!(
-            "`{whole}`: `{name}` is no IP address, and names are not resolved: {form}"
-        )),
-        _ => Err(format!("`{whole}` has no address or no port: {form}")),
     }
 }
 
@@ -107,7 +94,12 @@ impl std::str::FromStr for Listen {
             .split_once(':')
             .ok_or_else(|| format!("`{text}` has no scheme: write {SCHEMES}"))?;
         if scheme == "nvme-tcp" {
-            return socket_address(path, text).map(Listen::NvmeTcp);
+            let form =
+                "write nvme-tcp:ADDRESS:PORT, as in nvme-tcp:127.0.0.1:4420 or nvme-tcp:[::1]:4420";
+            return socket_address(path, text, 4420, form).map(Listen::NvmeTcp);
+        }
+        if scheme == "nbd" {
+            return NbdAddress::read(path, text).map(Listen::Nbd);
         }
         if scheme == "fuse" {
             return match path {
@@ -115,14 +107,7 @@ impl std::str::FromStr for Listen {
                 path => Ok(Listen::Fuse(path.into())),
             };
         }
-        if path.is_empty() {
-            return Err(format!("`{text}`: name a socket"));
-        }
-        if path.len() > MAX_SOCKET_PATH_LEN {
-            return Err(format!(
-                "`{text}`: a socket path has 1 to {MAX_SOCKET_PATH_LEN} bytes; shorten it"
-            ));
-        }
+        check_socket_path(path, text)?;
         match scheme {
             "vfio-user" => Ok(Listen::VfioUser(path.into())),
             "unix" => Ok(Listen::Unix(path.into())),
@@ -139,6 +124,7 @@ impl std::fmt::Display for Listen {
             Listen::VfioUser(path) => write!(f, "vfio-user:{}", path.display()),
             Listen::Fuse(path) => write!(f, "fuse:{}", path.display()),
             Listen::NvmeTcp(address) => write!(f, "nvme-tcp:{address}"),
+            Listen::Nbd(address) => write!(f, "nbd:{address}"),
             Listen::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -186,6 +172,54 @@ mod tests {
     }
 
     #[test]
+    fn an_nbd_address_is_a_path_or_an_ip_address_with_a_port() {
+        for (text, path) in [
+            ("nbd:/run/x.sock", "/run/x.sock"),
+            ("nbd:./x.sock", "./x.sock"),
+            ("nbd:../127.0.0.1:10809", "../127.0.0.1:10809"),
+        ] {
+            let read = listen(text);
+            assert_eq!(read, Listen::Nbd(NbdAddress::Unix(path.into())));
+            assert_eq!(read.to_string(), text);
+            assert_eq!(read.socket(), Some(Path::new(path)));
+            assert_eq!(read.tcp(), None);
+            let absolute = read.absolute(|path| Ok::<_, ()>(Path::new("/f").join(path)));
+            let there = Path::new("/f").join(path);
+            assert_eq!(absolute.unwrap(), Listen::Nbd(NbdAddress::Unix(there)));
+        }
+        for text in ["nbd:127.0.0.1:10809", "nbd:[::1]:1", "nbd:0.0.0.0:65535"] {
+            let read = listen(text);
+            assert_eq!(read.to_string(), text);
+            assert_eq!((read.path(), read.socket()), (None, None));
+            let address = text.strip_prefix("nbd:").unwrap().parse().unwrap();
+            assert_eq!(read.tcp(), Some(address));
+            let absolute = read.clone().absolute(|_| Err("it has no path"));
+            assert_eq!(absolute.unwrap(), read);
+        }
+        let long = format!("nbd:/{}", "x".repeat(107));
+        assert!(long[..long.len() - 1].parse::<Listen>().is_ok());
+        for (wrong, why) in [
+            ("nbd:", "no address or no port"),
+            ("nbd:x.sock", "no address or no port"),
+            ("nbd:127.0.0.1", "no port"),
+            ("nbd:::1", "without brackets"),
+            (
+                "nbd:127.0.0.1:0",
+                "port 0 is no port: write 1 to 65535; 10809",
+            ),
+            ("nbd:127.0.0.1:65536", "the port is a number"),
+            ("nbd:localhost:10809", "names are not resolved"),
+            ("nbd:10809", "no address or no port"),
+            (long.as_str(), "1 to 107 bytes"),
+        ] {
+            let error = wrong.parse::<Listen>().unwrap_err();
+            assert!(error.contains(why) && error.contains(wrong), "{error}");
+        }
+        let error = "nbd:x.sock".parse::<Listen>().unwrap_err();
+        assert!(error.contains("nbd:./PATH"), "{error}");
+    }
+
+    #[test]
     fn an_address_of_all_interfaces_overlaps_the_others_of_its_port() {
         let overlap = |a: &str, b: &str| {
             let (a, b) = (listen(a), listen(b));
@@ -205,5 +239,12 @@ mod tests {
         assert!(!overlap("nvme-tcp:10.0.0.1:1", "nvme-tcp:10.0.0.2:1"));
         assert!(overlap("vfio-user:/a", "vfio-user:/a"));
         assert!(!overlap("vfio-user:/a", "fuse:/a"));
+        assert!(overlap("nbd:/a", "vfio-user:/a"));
+        assert!(overlap("nbd:/a", "nbd:/a"));
+        assert!(!overlap("nbd:/a", "nbd:/b"));
+        assert!(!overlap("nbd:/a", "fuse:/a"));
+        assert!(overlap("nbd:0.0.0.0:1", "nvme-tcp:10.0.0.1:1"));
+        assert!(!overlap("nbd:127.0.0.1:1", "nbd:127.0.0.1:2"));
+        assert!(!overlap("nbd:127.0.0.1:1", "nbd:/a"));
     }
 }

@@ -11,7 +11,9 @@ use super::object::{Key, Listed, Object, When};
 use super::survival::Survival;
 use super::tenant::Tenant;
 use super::trace::Trace;
-use super::{Config, Control, Controller, Fuse, Host, MediumKeys, Namespace, Reactor, Tcp, Zoned};
+use super::{
+    Config, Control, Controller, Fuse, Host, MediumKeys, Namespace, Nbd, Reactor, Tcp, Zoned,
+};
 
 macro_rules! tables {
     ($($name:literal: $object:ty,)+) => {
@@ -31,6 +33,7 @@ tables! {
     "Log": Log,
     "Medium": MediumKeys,
     "Namespace": Namespace,
+    "Nbd": Nbd,
     "Reactor": Reactor,
     "Survival": Survival,
     "Tcp": Tcp,

@@ -197,7 +197,7 @@ impl Controller {
             problems,
         };
         place.keys(self);
-        self.validate_own(config, &mut place);
+        self.validate_own(objects, &mut place);
         self.validate_migration(config, &mut place);
         for (index, name) in self.namespaces.iter().enumerate() {
             place.require(objects.namespace(name).is_some(), || {
@@ -230,15 +230,20 @@ impl Controller {
                 self.listen, other.name
             ));
         }
-        if let Some(address) = self.tcp_address() {
-            let earlier = before(objects.at_port(address.port()), self);
-            let mut different = earlier.filter(|other| other.listen != self.listen);
-            if let Some(other) = different.find(|other| other.listen.overlaps(&self.listen)) {
-                place.problem(format!(
-                    "listen = \"{}\": one of this address and \"{}\" of controller {} includes the other: write another port",
-                    self.listen, other.listen, other.name
-                ));
-            }
+        let earlier = before(objects.beside(&self.listen), self);
+        let mut different = earlier.filter(|other| other.listen != self.listen);
+        if let Some(other) = different.find(|other| other.listen.overlaps(&self.listen)) {
+            let (listen, theirs) = (&self.listen, &other.listen);
+            place.problem(match listen.tcp() {
+                Some(_) => format!(
+                    "listen = \"{listen}\": one of this address and \"{theirs}\" of controller {} includes the other: write another port",
+                    other.name
+                ),
+                None => format!(
+                    "listen = \"{listen}\": controller {} has the same socket, \"{theirs}\": write another path",
+                    other.name
+                ),
+            });
         }
     }
 
@@ -274,10 +279,10 @@ impl Controller {
         mine.any(|n| n.media == medium) || self.pool.iter().any(|name| name == medium)
     }
 
-    fn validate_own(&self, config: &Config, place: &mut Place<'_>) {
+    fn validate_own(&self, objects: &Index<'_>, place: &mut Place<'_>) {
         place.require(!matches!(self.listen, Listen::Unix(_)), || {
             format!(
-                "listen = \"{}\": write vfio-user:PATH, fuse:FOLDER or nvme-tcp:ADDRESS:PORT",
+                "listen = \"{}\": write vfio-user:PATH, fuse:FOLDER, nvme-tcp:ADDRESS:PORT, nbd:PATH or nbd:ADDRESS:PORT",
                 self.listen
             )
         });
@@ -285,7 +290,8 @@ impl Controller {
         place.require(is_mounted || self.fuse.is_none(), || {
             "fuse: only for a controller with listen = \"fuse:FOLDER\": remove it, or change listen".into()
         });
-        self.validate_tcp(config, place);
+        self.validate_tcp(objects.config, place);
+        self.validate_nbd(objects, place);
         place.require(!is_mounted || !self.intx, || {
             "intx: a mount uses no interrupt pin: remove it".into()
         });

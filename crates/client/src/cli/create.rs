@@ -79,7 +79,9 @@ Examples:
   nvmirage create controller b --subsystem pair --namespaces shared --listen vfio-user:/tmp/b.sock
       One more controller of subsystem `pair`, for a second guest
   nvmirage create controller store --namespaces root --listen nvme-tcp:127.0.0.1:4420
-      Hosts over NVMe/TCP")]
+      Hosts over NVMe/TCP
+  nvmirage create controller images --namespaces root,data --listen nbd:/tmp/images.sock
+      NBD clients: exports `root` and `data`")]
 pub struct ControllerArgs {
     #[command(flatten)]
     controller: Options<Controller>,

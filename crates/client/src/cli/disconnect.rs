@@ -1,4 +1,4 @@
-//! `nvmirage disconnect`: ends connections of hosts over NVMe/TCP.
+//! `nvmirage disconnect`: ends connections of hosts over NVMe/TCP and of NBD clients.
 
 use api::Disconnection;
 
@@ -11,15 +11,17 @@ Examples:
   nvmirage disconnect store --host nqn.2014-08.org.nvmexpress:uuid:…
       Every connection of one host to controller store
   nvmirage disconnect store --cntlid 0x100
-      One association, by its identifier in `nvmirage hosts`
+      One association or NBD client, by its identifier in `nvmirage hosts`
+  nvmirage disconnect images --export root
+      The NBD clients of export `root`
   nvmirage disconnect store --all
       All hosts; the controller still listens";
 
-/// Disconnect hosts over NVMe/TCP from a controller of a running server
+/// Disconnect hosts over NVMe/TCP or NBD clients from a controller of a running server
 ///
 /// Commands in flight end without a reply. A host may connect again: Linux does so after the time
-/// of `nvme connect -c`, unless it is disconnected there. To serve no more hosts, delete the
-/// controller.
+/// of `nvme connect -c`, unless it is disconnected there, and QEMU's NBD client within its
+/// `reconnect-delay`. To serve no more hosts, delete the controller.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Disconnect {
@@ -41,7 +43,11 @@ struct Which {
     #[arg(long, value_name = "NQN")]
     host: Option<String>,
 
-    /// Controller identifier of the association, decimal or hexadecimal (0x…)
+    /// Export of NBD clients: the name of a namespace; all of its clients
+    #[arg(long, value_name = "NAME")]
+    export: Option<String>,
+
+    /// Controller identifier of the association or NBD client, decimal or hexadecimal (0x…)
     #[arg(long, value_name = "ID", value_parser = parse::cntlid)]
     cntlid: Option<u16>,
 
@@ -56,9 +62,15 @@ impl Disconnect {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
-        let Which { host, cntlid, all } = self.which;
+        let Which {
+            host,
+            export,
+            cntlid,
+            all,
+        } = self.which;
         let wanted = Disconnection {
             nqn: host,
+            export,
             cntlid,
             all,
         };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::config::{self, Span};
-use api::{AssociationStatus, Authentication, ControllerStatus, Inventory};
+use api::{AssociationStatus, Authentication, ControllerStatus, Inventory, Protocol};
 use terminal::table::{Align, Table};
 
 use super::parse::Control;
@@ -12,17 +12,17 @@ use crate::requests;
 const EXAMPLES: &str = "\
 Examples:
   nvmirage hosts
-      The host of each controller, and every host over NVMe/TCP
+      The host of each controller, every host over NVMe/TCP, and every NBD client
   nvmirage hosts --json | jq '.[].hosts[] | select(.io_queues == 0)'
       Hosts over NVMe/TCP that have no I/O queue";
 
 /// List the hosts of a running server
 ///
-/// A controller with a TCP address has any number of hosts, each with its NQN, address and
-/// controller identifier (CNTLID); other controllers have one host at a time. `authenticated` is
-/// `host` where the host has proved its secret by DH-HMAC-CHAP, and `both` where the controller
-/// has, too. `keep alive` is the time after which a silent host is disconnected; `ANA` are the
-/// states of ANA groups that are set.
+/// A controller over NVMe/TCP or NBD has any number of hosts, each with its address and controller
+/// identifier (CNTLID), and its NQN or export; other controllers have one host at a time.
+/// `authenticated` is `host` where the host has proved its secret by DH-HMAC-CHAP, and `both` where
+/// the controller has, too. `keep alive` is the time after which a silent host is disconnected;
+/// `ANA` are the states of ANA groups that are set.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Hosts {
@@ -48,7 +48,7 @@ impl Hosts {
     }
 }
 
-/// The tables: a host for each controller, and those over NVMe/TCP.
+/// The tables: a host for each controller, those over NVMe/TCP, and NBD clients.
 fn shown(inventory: &Inventory) -> String {
     let controllers = || inventory.controllers.iter();
     let mut parts = Vec::new();
@@ -68,9 +68,10 @@ fn shown(inventory: &Inventory) -> String {
         }
         parts.push(table.to_string());
     }
-    let over_tcp = over_tcp(inventory);
-    if !over_tcp.is_empty() {
-        parts.push(over_tcp.to_string());
+    for table in [over_tcp(inventory), over_nbd(inventory)] {
+        if !table.is_empty() {
+            parts.push(table.to_string());
+        }
     }
     if parts.is_empty() {
         return "no hosts\n".to_owned();
@@ -79,10 +80,16 @@ fn shown(inventory: &Inventory) -> String {
 }
 
 /// The host of a controller: its process, where the system reports it; the number of hosts over
-/// NVMe/TCP.
+/// NVMe/TCP or NBD.
 pub(super) fn host(controller: &ControllerStatus) -> String {
     match (&controller.host, controller.attached) {
-        _ if !controller.hosts.is_empty() => format!("{} over TCP", controller.hosts.len()),
+        _ if !controller.hosts.is_empty() => {
+            let over = match controller.config.nbd_address() {
+                Some(_) => "NBD",
+                None => "TCP",
+            };
+            format!("{} over {over}", controller.hosts.len())
+        }
         (Some(host), _) => {
             let command = host.command.as_deref().unwrap_or("process");
             format!("{command} ({})", host.process)
@@ -107,11 +114,45 @@ pub(super) fn over_tcp(inventory: &Inventory) -> Table {
         ("host", Align::Left),
     ]);
     for controller in &inventory.controllers {
-        for host in &controller.hosts {
+        let hosts = controller.hosts.iter();
+        for host in hosts.filter(|host| host.protocol == Protocol::NvmeTcp) {
             table.row(row(&controller.config, host));
         }
     }
     table
+}
+
+/// The NBD clients of all controllers.
+pub(super) fn over_nbd(inventory: &Inventory) -> Table {
+    let mut table = Table::new(&[
+        ("controller", Align::Left),
+        ("protocol", Align::Left),
+        ("export", Align::Left),
+        ("address", Align::Left),
+        ("cntlid", Align::Right),
+        ("connected", Align::Right),
+    ]);
+    for controller in &inventory.controllers {
+        let hosts = controller.hosts.iter();
+        for host in hosts.filter(|host| host.protocol == Protocol::Nbd) {
+            let connected = Duration::from_secs(host.connected_ms / 1000);
+            table.row(vec![
+                controller.config.name.clone(),
+                "NBD".to_owned(),
+                host.export.clone().unwrap_or_default(),
+                address(host),
+                format!("{:#x}", host.cntlid),
+                Span(connected).to_string(),
+            ]);
+        }
+    }
+    table
+}
+
+/// The address of a host, or that it has come over a UNIX socket.
+fn address(host: &AssociationStatus) -> String {
+    host.address
+        .map_or("unix".to_owned(), |address| address.to_string())
 }
 
 fn row(controller: &config::Controller, host: &AssociationStatus) -> Vec<String> {
@@ -123,7 +164,7 @@ fn row(controller: &config::Controller, host: &AssociationStatus) -> Vec<String>
     let connected = Duration::from_secs(host.connected_ms / 1000);
     vec![
         controller.name.clone(),
-        host.address.to_string(),
+        address(host),
         format!("{:#x}", host.cntlid),
         host.io_queues.to_string(),
         match host.authentication {
@@ -157,6 +198,40 @@ mod tests {
     #[test]
     fn no_host_is_a_line() {
         assert_eq!(shown(&Inventory::default()), "no hosts\n");
+    }
+
+    #[test]
+    fn each_nbd_client_has_a_row() {
+        let inventory: Inventory = serde_json::from_str(
+            r#"{"media":[],"namespaces":[],"tenants":[],"reactors":[],
+                "controllers":[{"name":"images","listen":"nbd:/x.sock","attached":true,
+                                "hosts":[{"protocol":"nbd","export":"root","cntlid":256,"io_queues":1,"keep_alive_ms":0,"connected_ms":61999}]},
+                               {"name":"far","listen":"nbd:127.0.0.1:10809","attached":true,
+                                "hosts":[{"protocol":"nbd","export":"data","address":"127.0.0.1:50000","cntlid":257,"io_queues":1,"keep_alive_ms":0,"connected_ms":0}]}]}"#,
+        )
+        .unwrap();
+        let text = shown(&inventory);
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        let expected = [
+            vec![
+                "controller",
+                "protocol",
+                "export",
+                "address",
+                "cntlid",
+                "connected",
+            ],
+            vec!["images", "NBD", "root", "unix", "0x100", "61s"],
+            vec!["far", "NBD", "data", "127.0.0.1:50000", "0x101", "0s"],
+        ];
+        assert_eq!(rows, expected);
+        assert_eq!(host(&inventory.controllers[0]), "1 over NBD");
+        let json = serde_json::to_value(&inventory.controllers[0].hosts).unwrap();
+        let keys: Vec<_> = json[0].as_object().unwrap().keys().collect();
+        assert!(!keys.contains(&&"nqn".to_owned()) && !keys.contains(&&"address".to_owned()));
     }
 
     #[test]

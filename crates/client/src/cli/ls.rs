@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use api::config::{Listen, MediumKind};
 use api::{ControllerStatus, Inventory, IoStatus, MediumStatus, ProcessStatus, TenantStatus};
 use machine::initiator::traddr;
+use machine::nbd;
 use terminal::table::{Align, Table};
 use terminal::units;
 
-use super::hosts::{ana_states, host, over_tcp};
+use super::hosts::{ana_states, host, over_nbd, over_tcp};
 use super::parse::Control;
 use super::trace::table as traces;
-use crate::requests;
+use crate::{exports, requests};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,9 +23,10 @@ Examples:
 
 /// List the objects of a running server
 ///
-/// A controller with a TCP address has a second row, with what `nvme connect` needs: address
-/// (`-a`), port (`-s`) and the NVMe Qualified Name of the subsystem (`-n`). `ANA` are the states of
-/// ANA groups that are set; `ANA group` is the group of a namespace.
+/// A controller over NVMe/TCP has a second row, with what `nvme connect` needs: address (`-a`),
+/// port (`-s`) and the NVMe Qualified Name of the subsystem (`-n`); one over NBD has a row with the
+/// URI of each export. `ANA` are the states of ANA groups that are set; `ANA group` is the group of
+/// a namespace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Ls {
@@ -66,21 +68,24 @@ fn tables(inventory: &Inventory) -> String {
         }
     });
     let entrances = entrances(inventory);
-    // Shown only if controllers have TCP addresses.
-    if !entrances.is_empty() {
-        controllers.push('\n');
-        controllers.push_str(&entrances.to_string());
+    // Shown only if controllers have such addresses.
+    for table in [entrances, exports(inventory)] {
+        if !table.is_empty() {
+            controllers.push('\n');
+            controllers.push_str(&table.to_string());
+        }
     }
     let mut shown = [media, namespaces, controllers, reactors].join("\n");
     // Shown only if a process was replaced.
     if let Some(line) = replaced(&inventory.process) {
         shown = format!("{line}\n\n{shown}");
     }
-    let over_tcp = over_tcp(inventory);
-    // Shown only if there are hosts over NVMe/TCP.
-    if !over_tcp.is_empty() {
-        shown.push('\n');
-        shown.push_str(&over_tcp.to_string());
+    // Shown only if there are such hosts.
+    for table in [over_tcp(inventory), over_nbd(inventory)] {
+        if !table.is_empty() {
+            shown.push('\n');
+            shown.push_str(&table.to_string());
+        }
     }
     // Shown only if there are tenants; most servers have none.
     if !inventory.tenants.is_empty() {
@@ -233,6 +238,27 @@ fn entrances(inventory: &Inventory) -> Table {
             ana_states(config),
             identity.map_or("-".into(), |identity| identity.subnqn.clone()),
         ]);
+    }
+    table
+}
+
+/// What NBD clients need to connect to each namespace of a controller over NBD.
+fn exports(inventory: &Inventory) -> Table {
+    let mut table = Table::new(&[
+        ("controller", Align::Left),
+        ("export", Align::Left),
+        ("URI", Align::Left),
+    ]);
+    for controller in &inventory.controllers {
+        let config = &controller.config;
+        // A path that is not UTF-8 is in no URI.
+        let Some(at) = config.nbd_address().and_then(exports::at) else {
+            continue;
+        };
+        for name in exports::names(config) {
+            let uri = nbd::uri(at, &name);
+            table.row(vec![config.name.clone(), name, uri]);
+        }
     }
     table
 }
@@ -403,6 +429,27 @@ mod tests {
             (vec!["-", "1"], vec!["left", "3"])
         );
         assert!(tables(&inventory).contains(&entrances));
+    }
+
+    #[test]
+    fn each_export_has_its_uri() {
+        let inventory: Inventory = serde_json::from_str(
+            r#"{"media":[],"reactors":[],"namespaces":[],
+                "controllers":[{"name":"near","listen":"nbd:/run/x.sock","attached":false,"namespaces":["a","s:7"]},
+                               {"name":"far","listen":"nbd:0.0.0.0:10809","attached":false,"namespaces":["c"]},
+                               {"name":"other","listen":"vfio-user:/y","attached":false,"namespaces":["d"]}]}"#,
+        )
+        .unwrap();
+        let text = exports(&inventory).to_string();
+        let rows = text.lines().map(|line| line.split_whitespace().collect());
+        let rows: Vec<Vec<&str>> = rows.skip(1).collect();
+        let expected = [
+            ["near", "a", "nbd+unix:///a?socket=/run/x.sock"],
+            ["near", "ns7", "nbd+unix:///ns7?socket=/run/x.sock"],
+            ["far", "c", "nbd://ADDRESS:10809/c"],
+        ];
+        assert_eq!(rows, expected);
+        assert!(tables(&inventory).contains(&text));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! `-` for `_`, its values and its description; [`Line`] adapts what a command line does in another
 //! way. Only keys that are given are sent, so the server's defaults apply.
 
+use std::collections::HashSet;
 use std::marker::PhantomData;
 
 use api::config::object::{Key, Names, Object, Shape};
@@ -23,9 +24,32 @@ pub(super) trait Line: Object {
     fn adapt(_: &Key, option: Arg) -> Arg {
         option
     }
+
+    /// Places keys that several tables have, and that have one option.
+    fn place(_: &mut Map<String, Value>) {}
 }
 
-impl Line for Controller {}
+impl Line for Controller {
+    fn adapt(key: &Key, option: Arg) -> Arg {
+        match key.name {
+            "allow_anonymous" => option.help("Serve an address that other machines reach, although not every NVMe/TCP host is authenticated; NBD clients never are. Only data of hosts with a `tls_key` is encrypted. Default: false"),
+            _ => option,
+        }
+    }
+
+    /// A key of both `tcp` and `nbd` is in the table of the protocol in `listen`.
+    fn place(all: &mut Map<String, Value>) {
+        let listen = all.get("listen").and_then(Value::as_str);
+        let is_nbd = listen.is_some_and(|listen| listen.starts_with("nbd:"));
+        let other = if is_nbd { "tcp" } else { "nbd" };
+        if let Some(Value::Object(table)) = all.get_mut(other) {
+            table.remove("allow_anonymous");
+            if table.is_empty() {
+                all.remove(other);
+            }
+        }
+    }
+}
 impl Line for Namespace {}
 impl Line for Tenant {}
 
@@ -77,26 +101,36 @@ impl<T: Line> clap::Args for Options<T> {
 impl<T: Line> clap::FromArgMatches for Options<T> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         Ok(Options {
-            given: given(T::KEYS, matches),
+            given: placed::<T>(matches),
             object: PhantomData,
         })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        self.given.extend(given(T::KEYS, matches));
+        self.given.extend(placed::<T>(matches));
         Ok(())
     }
 }
 
-/// Keys with an option, and the nested table that they are of: its keys take its place.
+/// Keys with an option, and the nested table that they are of: its keys take its place. A key of
+/// several tables has one option.
 fn options(keys: &'static [Key]) -> impl Iterator<Item = (&'static Key, &'static [Key])> {
-    keys.iter().flat_map(|key| {
+    let mut seen = HashSet::new();
+    let all = keys.iter().flat_map(|key| {
         let of_table = match key.table {
             [] => std::slice::from_ref(key),
             table => table,
         };
         of_table.iter().map(|one| (one, key.table))
-    })
+    });
+    all.filter(move |(key, _)| seen.insert(key.name))
+}
+
+/// The keys that the command line gives, each in its table.
+fn placed<T: Line>(matches: &ArgMatches) -> Map<String, Value> {
+    let mut all = given(T::KEYS, matches);
+    T::place(&mut all);
+    all
 }
 
 /// The option of a key. A key that its table requires is required where another one of that is
@@ -232,6 +266,23 @@ mod tests {
             "doorbells": "mapped",
         });
         assert_eq!(some, wanted);
+    }
+
+    #[test]
+    fn consent_is_for_the_protocol_of_the_address() {
+        let read = |listen, more: &[&str]| {
+            let all = [&["c", "--listen", listen, "--allow-anonymous"], more].concat();
+            read::<Controller>(&all).unwrap()
+        };
+        let consent = json!({"allow_anonymous": true});
+        let tcp = "nvme-tcp:0.0.0.0:4420";
+        let wanted = json!({"name": "c", "listen": tcp, "tcp": consent});
+        assert_eq!(read(tcp, &[]), wanted);
+        let nbd = "nbd:0.0.0.0:10809";
+        let wanted = json!({"name": "c", "listen": nbd, "nbd": consent});
+        assert_eq!(read(nbd, &[]), wanted);
+        let both = json!({"name": "c", "listen": nbd, "tcp": {"hosts": 2}, "nbd": {"clients": 4, "allow_anonymous": true}});
+        assert_eq!(read(nbd, &["--hosts", "2", "--clients", "4"]), both);
     }
 
     #[test]

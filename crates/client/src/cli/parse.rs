@@ -33,13 +33,14 @@ pub fn vfio_user(text: &str) -> Result<PathBuf, String> {
         Listen::VfioUser(path) => Ok(path),
         Listen::Fuse(_) => Err(format!("`{text}` is a folder: write vfio-user:PATH")),
         Listen::NvmeTcp(_) => Err(format!("`{text}` is no socket: write vfio-user:PATH")),
+        Listen::Nbd(_) => Err(format!("`{text}` is for NBD clients: write vfio-user:PATH")),
         Listen::Unix(_) => Err(format!(
             "`{text}` is a control socket: write vfio-user:PATH"
         )),
     }
 }
 
-/// Controller identifier of a host over NVMe/TCP, decimal or hexadecimal.
+/// Controller identifier of a host over NVMe/TCP or NBD, decimal or hexadecimal.
 pub fn cntlid(text: &str) -> anyhow::Result<u16> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u16::from_str_radix(digits, 16),
@@ -48,11 +49,12 @@ pub fn cntlid(text: &str) -> anyhow::Result<u16> {
     parsed.context("write the identifier of `nvmirage hosts`, as 0x100")
 }
 
-/// Address of a controller: `vfio-user:PATH`, `fuse:FOLDER` or `nvme-tcp:ADDRESS:PORT`.
+/// Address of a controller: `vfio-user:PATH`, `fuse:FOLDER`, `nvme-tcp:ADDRESS:PORT`, `nbd:PATH` or
+/// `nbd:ADDRESS:PORT`.
 pub fn listen(text: &str) -> Result<Listen, String> {
     match text.parse()? {
         Listen::Unix(_) => Err(format!(
-            "`{text}` is a control socket: write vfio-user:PATH, fuse:FOLDER or nvme-tcp:ADDRESS:PORT"
+            "`{text}` is a control socket: write vfio-user:PATH, fuse:FOLDER, nvme-tcp:ADDRESS:PORT, nbd:PATH or nbd:ADDRESS:PORT"
         )),
         listen => Ok(listen),
     }
@@ -62,7 +64,7 @@ pub fn listen(text: &str) -> Result<Listen, String> {
 pub fn unix(text: &str) -> Result<PathBuf, String> {
     match text.parse()? {
         Listen::Unix(path) => Ok(path),
-        Listen::VfioUser(_) | Listen::Fuse(_) | Listen::NvmeTcp(_) => Err(format!(
+        _ => Err(format!(
             "`{text}` is the address of a controller: write unix:PATH"
         )),
     }

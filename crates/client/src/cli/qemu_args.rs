@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use api::config::{self, Listen, Size};
+use api::config::{self, Controller, Listen, NbdAddress, Size};
 use machine::files::read_text;
-use machine::initiator;
 use machine::qemu::{self, NEEDED};
+use machine::{initiator, nbd};
 
 use super::live;
 use super::parse::Control;
-use crate::requests;
+use crate::{exports, requests};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,6 +21,8 @@ Examples:
       For a controller of a configuration
   nvmirage qemu-args store
       The command `nvme connect`, for a controller with listen = \"nvme-tcp:…\"
+  nvmirage qemu-args images
+      A -blockdev for each export, for a controller with listen = \"nbd:…\"
   eval \"exec qemu-system-x86_64 -accel kvm -cpu host $(nvmirage qemu-args nvme0) -drive file=root.img\"
       Start a guest with it
 
@@ -45,7 +47,8 @@ pub fn memory(text: &str) -> Result<Size, String> {
 /// Print the QEMU options for a controller
 ///
 /// A QEMU that is too old causes a warning on standard error, with a remedy. For a controller with
-/// a TCP address, the command is `nvme connect`.
+/// an NVMe/TCP address, the command is `nvme connect`; over NBD, QEMU is the client, and the guest
+/// gets a virtio block device for each namespace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct QemuArgs {
@@ -77,6 +80,13 @@ impl QemuArgs {
     pub fn run(self) -> anyhow::Result<()> {
         let (socket, survives) = match self.found()? {
             Found::Socket(socket, survives) => (socket, survives),
+            Found::Nbd(options) => {
+                let lines: Vec<String> = options
+                    .iter()
+                    .map(|[option, value]| format!("{option} {}", qemu::shell_quoted(value)))
+                    .collect();
+                return terminal::print(&format!("{}\n", lines.join(" \\\n")));
+            }
             Found::Tcp(address, subnqn) => {
                 terminal::progress::note(&format!(
                     "QEMU has no NVMe/TCP client: run this in a guest or on another host; it needs root, and the module nvme-tcp{}",
@@ -111,6 +121,13 @@ impl QemuArgs {
                 .with_context(|| format!("{} has no such controller", file.display()))?;
             let socket = match listen {
                 Place::Socket(socket) => socket,
+                Place::Nbd(address) => {
+                    // relative to the folder in which the server will be started
+                    let address = absolute(address)?;
+                    let mut written = config.controller.iter();
+                    let written = written.find(|c| c.name == self.name);
+                    return exported(&address, written);
+                }
                 Place::Tcp(address) => {
                     let mut written = config.controller.iter();
                     let written = written.find(|c| c.name == self.name);
@@ -140,6 +157,11 @@ impl QemuArgs {
         )?;
         let socket = match listen {
             Place::Socket(socket) => socket,
+            Place::Nbd(address) => {
+                let mut all = inventory.controllers.iter();
+                let status = all.find(|c| c.config.name == self.name);
+                return exported(&address, status.map(|status| &status.config));
+            }
             Place::Tcp(address) => {
                 let mut all = inventory.controllers.iter();
                 let status = all.find(|c| c.config.name == self.name);
@@ -166,6 +188,35 @@ enum Found {
     Socket(PathBuf, bool),
     /// A TCP address, and the NQN of the subsystem.
     Tcp(SocketAddr, String),
+    /// Options for exports over NBD.
+    Nbd(Vec<[String; 2]>),
+}
+
+/// An address with an absolute path.
+fn absolute(address: NbdAddress) -> anyhow::Result<NbdAddress> {
+    Ok(match address {
+        NbdAddress::Unix(path) => NbdAddress::Unix(std::path::absolute(path)?),
+        tcp @ NbdAddress::Tcp(_) => tcp,
+    })
+}
+
+/// The options for all exports of a controller.
+fn exported(address: &NbdAddress, config: Option<&Controller>) -> anyhow::Result<Found> {
+    let at = exports::at(address);
+    let at = at.with_context(|| {
+        format!("the socket path {address} is not UTF-8, which an option of QEMU requires: use another path")
+    })?;
+    let config = config.context("the controller has gone")?;
+    let names = exports::names(config).enumerate();
+    let options: Vec<_> = names
+        .flat_map(|(index, name)| nbd::qemu_options(at, &name, index))
+        .collect();
+    anyhow::ensure!(
+        !options.is_empty(),
+        "controller `{}` has no namespace, so no export: attach one (nvmirage attach)",
+        config.name
+    );
+    Ok(Found::Nbd(options))
 }
 
 /// An address that guests can use.
@@ -173,6 +224,7 @@ enum Found {
 enum Place {
     Socket(PathBuf),
     Tcp(SocketAddr),
+    Nbd(NbdAddress),
 }
 
 /// Advice for an address that the command does not contain, or that only this machine reaches.
@@ -196,6 +248,7 @@ fn find<'a>(
         return match listen {
             Listen::VfioUser(path) => Ok(Place::Socket(path.clone())),
             Listen::NvmeTcp(address) => Ok(Place::Tcp(*address)),
+            Listen::Nbd(address) => Ok(Place::Nbd(address.clone())),
             _ => bail!("controller `{name}` is mounted at {listen}: guests cannot attach to it"),
         };
     }
@@ -251,6 +304,30 @@ fn package() -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_export_is_a_block_device() {
+        let listen: Listen = "nbd:/x.sock".parse().unwrap();
+        let mut config = Controller::new("c".to_owned(), listen.clone());
+        let names = ["c".to_owned()];
+        let found = find("c", names.iter().map(|name| (name, &listen))).unwrap();
+        let Place::Nbd(address) = found else {
+            panic!("{found:?}")
+        };
+        let none = exported(&address, Some(&config)).err().unwrap();
+        assert!(none.to_string().contains("no export"), "{none}");
+        config.namespaces = vec!["a".to_owned(), "b".to_owned()];
+        let Ok(Found::Nbd(options)) = exported(&address, Some(&config)) else {
+            panic!()
+        };
+        let options: Vec<String> = options.iter().map(|both| both.join(" ")).collect();
+        assert_eq!(options.len(), 4);
+        assert!(options[0].starts_with("-blockdev driver=nbd,node-name=nbd0,"));
+        assert!(options[0].contains("server.path=/x.sock,export=a,"));
+        assert_eq!(options[3], "-device virtio-blk-pci,drive=nbd1");
+        let relative = absolute(NbdAddress::Unix("x".into())).unwrap();
+        assert!(matches!(relative, NbdAddress::Unix(path) if path.is_absolute()));
+    }
 
     #[test]
     fn a_name_that_is_not_there_is_answered_with_those_that_are() {

@@ -32,8 +32,9 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 /// CQ is a completion queue and SQ a submission queue that completes into it; queue 0 is the admin
 /// queue. Head and tail are the values that the server has read; doorbell, shadow and EventIdx are
 /// the current values in memory, which the host may have changed. `waiting` commands are in the
-/// ring; commands in `flight` were fetched and have not completed. Each host over NVMe/TCP has
-/// queues of its own in the server's memory; a command is there when its data have arrived.
+/// ring; commands in `flight` were fetched and have not completed. Each host over NVMe/TCP
+/// and each NBD client has queues of its own in the server's memory; a command is there when its
+/// data have arrived.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct QueuesCommand {
@@ -53,8 +54,8 @@ pub struct QueuesCommand {
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", require_equals = true)]
     watch: Option<Span>,
 
-    /// Only one host over NVMe/TCP, by its controller identifier in `nvmirage hosts`; default: up
-    /// to 16 hosts
+    /// Only one host over NVMe/TCP or NBD, by its controller identifier in `nvmirage hosts`;
+    /// default: up to 16 hosts
     #[arg(long, value_name = "ID", value_parser = parse::cntlid)]
     cntlid: Option<u16>,
 
@@ -105,14 +106,17 @@ const SHORTEST: Duration = Duration::from_millis(100);
 
 fn shown(report: &QueuesReport) -> String {
     let mut parts = Vec::new();
-    if report.is_over_tcp() {
+    if report.has_many_hosts() {
         if report.hosts.is_empty() {
-            parts.push("no host over NVMe/TCP is connected\n".to_owned());
+            parts.push("no host is connected\n".to_owned());
         }
         for host in &report.hosts {
-            let nqn = host.nqn.escape_debug();
+            let who = match &host.export {
+                Some(export) => format!("NBD client of {}", export.escape_debug()),
+                None => host.nqn.escape_debug().to_string(),
+            };
             let made = made(host.queues.len());
-            parts.push(format!("host {:#x} {nqn}: {made}\n", host.cntlid));
+            parts.push(format!("host {:#x} {who}: {made}\n", host.cntlid));
             add(&mut parts, host.admin.iter().chain(&host.queues));
         }
         if report.hosts_left_out > 0 {

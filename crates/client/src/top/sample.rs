@@ -91,8 +91,8 @@ pub(super) struct Inspected {
     pub(super) controller: String,
     /// `mapped`, `shadow` or `trapped`.
     pub(super) doorbells: String,
-    /// Its hosts come over NVMe/TCP, and have queues of their own.
-    pub(super) is_over_tcp: bool,
+    /// Its hosts come over NVMe/TCP or NBD, and have queues of their own.
+    pub(super) has_many_hosts: bool,
     pub(super) rings: Vec<Ring>,
     /// Commands in flight, the oldest first.
     pub(super) commands: Vec<Command>,

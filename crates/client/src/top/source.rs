@@ -196,7 +196,7 @@ impl Inspected {
         Inspected {
             controller: controller.to_owned(),
             doorbells: report.doorbells.clone(),
-            is_over_tcp: report.is_over_tcp(),
+            has_many_hosts: report.has_many_hosts(),
             rings,
             commands,
             left_out,

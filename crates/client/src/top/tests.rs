@@ -121,7 +121,7 @@ fn inspected() -> Inspected {
     Inspected {
         controller: "vm1".into(),
         doorbells: "shadow".into(),
-        is_over_tcp: false,
+        has_many_hosts: false,
         rings: vec![
             Ring {
                 phase: Some(true),

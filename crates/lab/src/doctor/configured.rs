@@ -1,11 +1,14 @@
 //! Checks of the machine against a configuration: CPUs of reactors, drives, folders of sockets,
 //! memory and descriptors.
 
+use std::io::ErrorKind;
+use std::net::TcpListener;
 use std::path::Path;
 
-use api::config::{Config, Listen, Medium, Mode};
+use api::config::{Config, Controller, Listen, Medium, Mode, Nbd, NbdAddress};
 use driver::bus::place::Place;
 use machine::topology::Topology;
+use rustix::fs::{Access, AtFlags, CWD};
 use terminal::units;
 
 use super::checks::{Check, Level, good};
@@ -20,6 +23,9 @@ const HOST_DESCRIPTORS: u64 = 16;
 /// reactor.
 const LEAVING: u64 = 4096;
 const STRANGERS_LEAVING: u64 = 256;
+
+/// Maximum number of NBD connections that have not chosen an export.
+const NBD_NEWCOMERS: u64 = 512;
 
 /// Memory that a drive locks for itself.
 const DRIVE_MEMORY: u64 = media::drive::MEMORY_LEN as u64;
@@ -41,7 +47,9 @@ pub(super) fn all(config: &Config, machine: &Snapshot, topology: &Topology) -> V
     drives(config, machine, topology, &mut checks);
     checks.push(descriptors(config, machine.descriptors));
     checks.extend(memory(config, topology));
+    checks.extend(memory_of_clients(config, topology));
     folders(config, &mut checks);
+    ports(config, &mut checks);
     checks
 }
 
@@ -156,7 +164,9 @@ fn drives(config: &Config, machine: &Snapshot, topology: &Topology, checks: &mut
 
 fn descriptors(config: &Config, limit: Option<u64>) -> Check {
     let of_host = |queues: u16| u64::from(queues) + 1 + HOST_DESCRIPTORS;
-    let hosts = config.controller.iter().map(|c| of_host(c.queues));
+    // An NBD client has one queue.
+    let first = |c: &Controller| of_host(c.nbd_address().map_or(c.queues, |_| 1));
+    let hosts = config.controller.iter().map(first);
     let least = hosts.sum::<u64>() + OWN_DESCRIPTORS;
     // the first host of a TCP address is among the least
     let over_tcp = config
@@ -169,7 +179,9 @@ fn descriptors(config: &Config, limit: Option<u64>) -> Check {
         let leaving = (hosts * (u64::from(c.queues) + 1)).min(LEAVING) + STRANGERS_LEAVING;
         hosts.saturating_sub(1) * of_host(c.queues) + leaving
     });
-    let needed = least + others.sum::<u64>();
+    let others = others.sum::<u64>();
+    let of_nbd = nbd_clients(config).map(|clients| (clients - 1) * of_host(1) + NBD_NEWCOMERS);
+    let needed = least + others + of_nbd.sum::<u64>();
     let found = good("descriptors for all hosts", format!("{needed} at most"));
     match limit.filter(|limit| *limit < needed) {
         Some(limit) => found.but(
@@ -199,6 +211,58 @@ fn memory(config: &Config, topology: &Topology) -> Option<Check> {
     })
 }
 
+/// Maximum number of NBD clients, by controller.
+fn nbd_clients(config: &Config) -> impl Iterator<Item = u64> {
+    let controllers = config.controller.iter();
+    let over_nbd = controllers.filter(|c| c.nbd_address().is_some());
+    over_nbd.map(|c| c.nbd.clone().unwrap_or_default().clients.into())
+}
+
+fn memory_of_clients(config: &Config, topology: &Topology) -> Option<Check> {
+    let clients: u64 = nbd_clients(config).sum();
+    let there_is: u64 = topology.nodes.iter().map(|node| node.memory_bytes).sum();
+    if clients == 0 || there_is == 0 {
+        return None;
+    }
+    // Those that leave have theirs until a medium has ended their commands.
+    let wanted = 2 * clients * Nbd::CLIENT_MEMORY;
+    let (shown, all) = (units::bytes(wanted), units::bytes(there_is));
+    let found = format!("{shown} for {clients} clients and as many that leave, of {all}");
+    let found = good("memory of NBD clients", found);
+    Some(if wanted > there_is {
+        found.but(Level::Advice, "write fewer `clients` in `nbd`")
+    } else {
+        found
+    })
+}
+
+/// Checks the TCP addresses of NBD clients.
+fn ports(config: &Config, checks: &mut Vec<Check>) {
+    for controller in &config.controller {
+        let Some(NbdAddress::Tcp(address)) = controller.nbd_address() else {
+            continue;
+        };
+        let what = format!("controller {}", controller.name);
+        match TcpListener::bind(address).map_err(|error| error.kind()) {
+            Err(ErrorKind::AddrInUse) => checks.push(
+                good(what, format!("{address} is in use")).but(
+                    Level::Advice,
+                    "unless a server with this configuration runs, stop the other program, or write another port",
+                ),
+            ),
+            Err(ErrorKind::AddrNotAvailable) => checks.push(
+                good(what, format!("this machine has no address {}", address.ip()))
+                    .but(Level::Problem, "write an address of this machine"),
+            ),
+            Err(ErrorKind::PermissionDenied) => checks.push(
+                good(what, format!("this user may not listen at {address}"))
+                    .but(Level::Problem, "write a port from 1024 upwards"),
+            ),
+            _ => {}
+        }
+    }
+}
+
 /// Checks the folders of sockets and files.
 fn folders(config: &Config, checks: &mut Vec<Check>) {
     let parent = |path: &Path| {
@@ -214,6 +278,14 @@ fn folders(config: &Config, checks: &mut Vec<Check>) {
             let found = format!("there is no folder {}", folder.display());
             let what = format!("controller {}", controller.name);
             checks.push(good(what, found).but(Level::Problem, "create it, or listen elsewhere"));
+            continue;
+        }
+        let of_socket = controller.listen.socket().and_then(parent);
+        if let Some(folder) = of_socket.filter(|folder| !is_writable(folder)) {
+            let found = format!("this user cannot create a socket in {}", folder.display());
+            let what = format!("controller {}", controller.name);
+            let advice = "change the folder's mode or owner, or listen elsewhere";
+            checks.push(good(what, found).but(Level::Problem, advice));
         }
     }
     for medium in &config.media {
@@ -234,6 +306,12 @@ fn folders(config: &Config, checks: &mut Vec<Check>) {
             Some(_) => checks.push(good(what, "made at the start")),
         }
     }
+}
+
+/// Whether this process may create files in a folder.
+fn is_writable(folder: &Path) -> bool {
+    let wanted = Access::WRITE_OK | Access::EXEC_OK;
+    rustix::fs::accessat(CWD, folder, wanted, AtFlags::EACCESS).is_ok()
 }
 
 #[cfg(test)]
@@ -308,6 +386,43 @@ mod tests {
         );
         let far = amiss(drive, |m| m.pci_nodes = vec![("0000:01:00.0".into(), 1)]);
         assert_eq!(far, [("drive 0000:01:00.0".to_owned(), Level::Advice)]);
+    }
+
+    #[test]
+    fn nbd_clients_want_memory_descriptors_and_a_free_port() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let text =
+            |listen: &str| format!("[[controller]]\nname = \"c\"\nlisten = \"nbd:{listen}\"\n");
+        let unix = text("/tmp/c.sock");
+        assert_eq!(amiss(&unix, |_| {}), []);
+        let at = text(&format!("127.0.0.1:{port}"));
+        let controller = |level| vec![("controller c".to_owned(), level)];
+        assert_eq!(amiss(&at, |_| {}), controller(Level::Advice));
+        // 192.0.2.0/24 is for documentation (RFC 5737)
+        let far = text("192.0.2.1:10809");
+        let far = format!("{far}nbd = {{ allow_anonymous = true }}\n");
+        assert_eq!(amiss(&far, |_| {}), controller(Level::Problem));
+        // 64 for the program, 18 for each of 16 clients, and 512 that choose nothing
+        assert_eq!(amiss(&unix, |m| m.descriptors = Some(864)), []);
+        let few = amiss(&unix, |m| m.descriptors = Some(863));
+        assert_eq!(few.len(), 1);
+        let root = machine::testing::two_sockets();
+        let topology = Topology::read(root.path(), &[0]).unwrap();
+        let of = |clients| {
+            let text = format!("{unix}nbd = {{ clients = {clients} }}\n");
+            memory_of_clients(&from_toml(&text).unwrap(), &topology).unwrap()
+        };
+        let there_is: u64 = topology.nodes.iter().map(|node| node.memory_bytes).sum();
+        let fits = there_is / (2 * Nbd::CLIENT_MEMORY);
+        for clients in [1, 256] {
+            let expected = if clients <= fits {
+                Level::Ok
+            } else {
+                Level::Advice
+            };
+            assert_eq!(of(clients).level, expected, "{clients}");
+        }
     }
 
     #[test]

@@ -1,18 +1,16 @@
 //! The list of metrics, from which `/metrics` and the book's page are generated.
 
-use std::collections::BTreeMap;
-
 use Kind::{Counter, Gauge, Histogram};
 use Unit::{Bytes, None as Count, Seconds};
 use api::config::{Ana, AnaState};
 use api::{NamespaceStatus, ReactorStatus, TenantStatus};
 use controller::flight::Operation;
-use reactor::network::NetworkCounts;
 use subsystem::MAX_ANA_GROUP;
 
 use super::by_queue::Sums;
 use super::media::MEDIA;
 use super::metric::{Metric, Value, by, labelled, one};
+use super::network::NETWORK;
 use super::text::{Family, Kind, Number, Sample, Unit};
 use super::{ControllerCounts, Snapshot, latency, process};
 
@@ -72,18 +70,6 @@ const REACTORS: &[Metric<ReactorStatus>] = &[
     },
 ];
 
-/// Values of a controller with a TCP address; none of another one.
-fn network(c: &ControllerCounts, values: fn(&NetworkCounts) -> Vec<Value>) -> Vec<Value> {
-    c.network.as_ref().map_or(Vec::new(), values)
-}
-
-fn by_reason(counts: &BTreeMap<&'static str, u64>) -> Vec<Value> {
-    let counts = counts.iter();
-    counts
-        .map(|(reason, count)| labelled("reason", *reason, *count))
-        .collect()
-}
-
 fn by_state(ana: &Ana) -> Vec<Value> {
     let groups = || (1..=MAX_ANA_GROUP).map(|group| ana.state(group));
     let count = |state: AnaState| groups().filter(|other| *other == state).count() as u64;
@@ -104,10 +90,10 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_hosts",
         kind: Gauge,
         unit: Count,
-        help: "Number of attached hosts; more than 1 only over NVMe/TCP.",
+        help: "Number of attached hosts; more than 1 only over NVMe/TCP and NBD.",
         values: |c| {
-            let over_tcp = c.status.hosts.len() as u64;
-            one(over_tcp.max(u64::from(c.status.attached)))
+            let hosts = c.status.hosts.len() as u64;
+            one(hosts.max(u64::from(c.status.attached)))
         },
     },
     Metric {
@@ -115,93 +101,16 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         kind: Gauge,
         unit: Count,
         help: "ANA groups by their state for hosts over NVMe/TCP, of the 128 that each controller with a TCP address has.",
-        values: |c| match c.network {
+        values: |c| match c.status.config.tcp_address() {
             Some(_) => by_state(&c.status.config.ana),
             None => Vec::new(),
-        },
-    },
-    Metric {
-        name: "nvmirage_tcp_hosts_connected",
-        kind: Counter,
-        unit: Count,
-        help: "Hosts over NVMe/TCP that have connected.",
-        values: |c| network(c, |n| one(n.hosts)),
-    },
-    Metric {
-        name: "nvmirage_tcp_hosts_ended",
-        kind: Counter,
-        unit: Count,
-        help: "Hosts over NVMe/TCP that have left, by the reason.",
-        values: |c| network(c, |n| by_reason(&n.ended)),
-    },
-    Metric {
-        name: "nvmirage_tcp_queues_ended",
-        kind: Counter,
-        unit: Count,
-        help: "I/O queues over NVMe/TCP that ended before their host, by the reason.",
-        values: |c| network(c, |n| by_reason(&n.all.ended)),
-    },
-    Metric {
-        name: "nvmirage_tcp_connections_refused",
-        kind: Counter,
-        unit: Count,
-        help: "TCP connections that became no queue, by the reason.",
-        values: |c| network(c, |n| by_reason(&n.refused)),
-    },
-    Metric {
-        name: "nvmirage_tcp_commands",
-        kind: Counter,
-        unit: Count,
-        help: "Commands that arrived over NVMe/TCP, admin commands included.",
-        values: |c| network(c, |n| one(n.all.commands)),
-    },
-    Metric {
-        name: "nvmirage_tcp_commands_refused",
-        kind: Counter,
-        unit: Count,
-        help: "Commands over NVMe/TCP that ended with an error before they reached the controller.",
-        values: |c| network(c, |n| one(n.all.refused)),
-    },
-    Metric {
-        name: "nvmirage_tcp_commands_waited",
-        kind: Counter,
-        unit: Count,
-        help: "Commands over NVMe/TCP that waited for memory for their data (`memory` of `tcp`).",
-        values: |c| network(c, |n| one(n.all.waited)),
-    },
-    Metric {
-        name: "nvmirage_tcp_commands_lost",
-        kind: Counter,
-        unit: Count,
-        help: "Commands over NVMe/TCP that the controller abandoned while a medium had their data; that memory stays out of use until the host leaves.",
-        values: |c| network(c, |n| one(n.all.lost)),
-    },
-    Metric {
-        name: "nvmirage_tcp_digest_errors",
-        kind: Counter,
-        unit: Count,
-        help: "Data over NVMe/TCP that arrived with a wrong digest.",
-        values: |c| network(c, |n| one(n.all.digest_errors)),
-    },
-    Metric {
-        name: "nvmirage_tcp_data_bytes",
-        kind: Counter,
-        unit: Bytes,
-        help: "Bytes over TCP connections of hosts, by direction.",
-        values: |c| {
-            network(c, |n| {
-                by(
-                    "direction",
-                    &[("received", n.all.received), ("sent", n.all.sent)],
-                )
-            })
         },
     },
     Metric {
         name: "nvmirage_controller_commands",
         kind: Counter,
         unit: Count,
-        help: "Commands that transferred data, as the SMART log counts them: Compare counts as a read, Copy as a read and a write. Persistent, except for hosts over NVMe/TCP.",
+        help: "Commands that transferred data, as the SMART log counts them: Compare counts as a read, Copy as a read and a write. Persistent, except for hosts over NVMe/TCP and NBD clients.",
         values: |c| {
             let counted = &c.counted.health;
             by(
@@ -217,7 +126,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_controller_data_bytes",
         kind: Counter,
         unit: Bytes,
-        help: "Bytes transferred by commands, as the SMART log counts them. Persistent, except for hosts over NVMe/TCP.",
+        help: "Bytes transferred by commands, as the SMART log counts them. Persistent, except for hosts over NVMe/TCP and NBD clients.",
         values: |c| {
             let counted = &c.counted.health;
             by(
@@ -324,21 +233,21 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_queue_in_flight",
         kind: Gauge,
         unit: Count,
-        help: "Commands in flight (fetched, not completed) of the submission queues that complete into the completion queue: the queue depth. Over NVMe/TCP, the sum of all hosts.",
+        help: "Commands in flight (fetched, not completed) of the submission queues that complete into the completion queue: the queue depth. Over NVMe/TCP and NBD, the sum of all hosts.",
         values: |c| sums(c, |q| q.in_flight),
     },
     Metric {
         name: "nvmirage_queue_completions",
         kind: Counter,
         unit: Count,
-        help: "Completions posted to the completion queue since its creation. Over NVMe/TCP, the sum of all hosts, those that have left included.",
+        help: "Completions posted to the completion queue since its creation. Over NVMe/TCP and NBD, the sum of all hosts, those that have left included.",
         values: |c| sums(c, |q| q.completions),
     },
     Metric {
         name: "nvmirage_queue_errors",
         kind: Counter,
         unit: Count,
-        help: "Completions with an error since the queue's creation. Over NVMe/TCP, the sum of all hosts, those that have left included.",
+        help: "Completions with an error since the queue's creation. Over NVMe/TCP and NBD, the sum of all hosts, those that have left included.",
         values: |c| sums(c, |q| q.errors),
     },
     Metric {
@@ -376,7 +285,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
     },
 ];
 
-/// By completion queue; of hosts over NVMe/TCP by its number.
+/// By completion queue; of hosts over NVMe/TCP or NBD by its number.
 fn sums(counts: &ControllerCounts, of: fn(&Sums) -> u64) -> Vec<Value> {
     let sums = counts.by_queue().into_iter();
     sums.map(|(cqid, sums)| labelled("queue", cqid.to_string(), of(&sums)))
@@ -552,6 +461,9 @@ pub(super) fn of(snapshot: &Snapshot) -> Vec<Family> {
     }));
     let controllers = &snapshot.controllers;
     all.extend(kind(CONTROLLERS, "controller", controllers, |c| {
+        c.status.config.name.clone()
+    }));
+    all.extend(kind(NETWORK, "controller", controllers, |c| {
         c.status.config.name.clone()
     }));
     let namespaces = &snapshot.namespaces;

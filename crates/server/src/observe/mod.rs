@@ -10,6 +10,7 @@ mod histogram;
 mod latency;
 mod media;
 mod metric;
+mod network;
 mod process;
 mod protobuf;
 mod queues;
@@ -70,7 +71,7 @@ pub(crate) struct ControllerCounts {
     pub(crate) counted: Counted,
     /// Latencies by operation, once they were asked for: there are many histograms to sum.
     pub(crate) latencies: OnceCell<Vec<Latency>>,
-    /// Of its hosts over NVMe/TCP, if it has a TCP address.
+    /// Of its hosts over NVMe/TCP or NBD.
     pub(crate) network: Option<NetworkCounts>,
 }
 

@@ -14,8 +14,8 @@ use reactor::inspect::{Found, Inspection};
 pub(crate) struct Inspected {
     /// Its own queues.
     pub(crate) own: Inspection,
-    /// Whether its hosts come over NVMe/TCP: they have queues of their own.
-    pub(crate) is_over_tcp: bool,
+    /// Whether its hosts come over NVMe/TCP or NBD: they have queues of their own.
+    pub(crate) has_many_hosts: bool,
     /// Those hosts.
     pub(crate) hosts: Vec<(AssociationStatus, Inspection)>,
     /// Number of hosts that are not among them.
@@ -63,11 +63,12 @@ pub(crate) fn report(inspected: &Inspected, time_ns: u64, stuck_after_ns: u64) -
         HostQueues {
             cntlid: host.cntlid,
             nqn: host.nqn.clone(),
+            export: host.export.clone(),
             admin,
             queues,
         }
     });
-    let doorbells = if inspected.is_over_tcp {
+    let doorbells = if inspected.has_many_hosts {
         "none"
     } else {
         inspected.own.controller.doorbells.word()

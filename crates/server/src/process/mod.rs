@@ -60,7 +60,8 @@ pub fn run(
     served
 }
 
-/// Allows as many descriptors as the system does: each queue of a host over NVMe/TCP is one.
+/// Allows as many descriptors as the system does: each queue of a host over NVMe/TCP, and each NBD
+/// client, is one.
 fn raise_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -1,13 +1,12 @@
 //! Controllers: how they are created in their subsystem, and deleted.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
 use api::config::{Config, Controller, Doorbells};
-use api::{ControllerChange, ControllerIdentity, Refusal, What};
+use api::{ControllerChange, ControllerIdentity, Protocol, Refusal, What};
 use controller::config::{ControllerConfig, DoorbellMode, Interface};
 use engine::{Mode, SubsystemSlot};
 use media::Medium;
@@ -105,8 +104,11 @@ impl State {
             .context("its subsystem is gone");
         let live = live.with_context(place)?;
         let (reactor, subsystem) = (live.reactor, live.slot);
-        if let Some(address) = config.tcp_address() {
-            let served = self.serve_over_tcp(config, address, reactor, subsystem);
+        if config.tcp_address().is_some() || config.nbd_address().is_some() {
+            let served = match config.nbd_address().cloned() {
+                Some(address) => self.serve_over_nbd(config, &address, reactor, subsystem),
+                None => self.serve_over_tcp(config, reactor, subsystem),
+            };
             // Where a process cannot continue, the next one tries with the same socket.
             if served.is_err() && !self.is_continuing {
                 self.forget_listener(&config.name);
@@ -158,10 +160,10 @@ impl State {
     fn serve_over_tcp(
         &mut self,
         config: &Controller,
-        address: SocketAddr,
         reactor: usize,
         subsystem: SubsystemSlot,
     ) -> anyhow::Result<()> {
+        let address = config.tcp_address().context("it has no TCP address")?;
         let way = self.listening(config, address)?;
         let new = self.prepare(config, way, reactor, subsystem)?;
         for other in &config.reactors {
@@ -170,13 +172,14 @@ impl State {
         let listed = self.listed(config, new.config.subnqn.clone());
         self.add(config, reactor, new)?;
         if let Some(served) = self.controllers.last_mut() {
+            served.protocol = Some(Protocol::NvmeTcp);
             served.listed = listed;
         }
         self.tell_discovery()
     }
 
     /// Adds a controller to its reactor.
-    fn add(
+    pub(super) fn add(
         &mut self,
         config: &Controller,
         reactor: usize,
@@ -201,7 +204,9 @@ impl State {
             doorbell_messages,
             visited: BTreeSet::new(),
             mount: None,
+            protocol: None,
             listed: None,
+            socket: None,
         });
         Ok(())
     }
@@ -240,7 +245,7 @@ impl State {
         all.all(|reactor| self.reactors[*reactor].mode() == Mode::Poll)
     }
 
-    fn prepare(
+    pub(super) fn prepare(
         &mut self,
         config: &Controller,
         way: Way,
@@ -400,10 +405,11 @@ impl State {
         self.tell_discovery()?;
         let gone = self.config.remove_controller(&served.name);
         if let Some(gone) = &gone {
-            if let Some(path) = gone.listen.path() {
+            // The socket of NBD clients is this process's.
+            if let Some(path) = gone.listen.path().filter(|_| gone.nbd_address().is_none()) {
                 self.close_at_holder(path);
             }
-            if gone.tcp_address().is_some() {
+            if gone.listen.tcp().is_some() {
                 self.forget_listener(&gone.name);
             }
             unmount_dead(&gone.listen);

@@ -2,7 +2,7 @@
 //! the request consents to that.
 
 use api::refusal::Kind;
-use api::{AssociationStatus, Disconnection, FieldProblem, Refusal};
+use api::{AssociationStatus, Disconnection, FieldProblem, Protocol, Refusal};
 
 use super::inventory::associations;
 use super::mounts::Mounted;
@@ -16,8 +16,8 @@ pub(crate) struct AttachedHost {
     process: Option<u32>,
     /// Open files of the mount, where the host is a mount of this server.
     open_files: Option<usize>,
-    /// Number of hosts over NVMe/TCP.
-    over_tcp: usize,
+    /// Protocol and number of its hosts, where it may have several.
+    network: Option<(Protocol, usize)>,
 }
 
 impl AttachedHost {
@@ -27,9 +27,13 @@ impl AttachedHost {
             let noun = if files == 1 { "file" } else { "files" };
             return Some(format!("{files} open {noun} of its mount"));
         }
-        if self.over_tcp > 0 {
-            let noun = if self.over_tcp == 1 { "host" } else { "hosts" };
-            return Some(format!("{} {noun} over NVMe/TCP", self.over_tcp));
+        if let Some((protocol, count)) = self.network.filter(|(_, count)| *count > 0) {
+            return Some(match (protocol, count) {
+                (Protocol::NvmeTcp, 1) => "1 host over NVMe/TCP".to_owned(),
+                (Protocol::NvmeTcp, _) => format!("{count} hosts over NVMe/TCP"),
+                (Protocol::Nbd, 1) => "1 NBD client".to_owned(),
+                (Protocol::Nbd, _) => format!("{count} NBD clients"),
+            });
         }
         let process = self.process?;
         let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
@@ -67,7 +71,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Ends connections of a controller's hosts over NVMe/TCP; returns those that were there.
+    /// Ends connections of hosts over NVMe/TCP or NBD; returns those that were there.
     pub(crate) fn disconnect(
         &self,
         controller: &str,
@@ -89,7 +93,9 @@ impl State {
             controller: controller.to_owned(),
             process: served.presence.process(),
             open_files,
-            over_tcp: served.presence.hosts().len(),
+            network: served
+                .protocol
+                .map(|protocol| (protocol, served.presence.hosts().len())),
         })
     }
 
@@ -101,30 +107,36 @@ impl State {
         let mut served = self.controllers.iter();
         let served = served.find(|served| served.name == controller);
         let served = served.ok_or_else(|| Refusal::not_found("controller", controller))?;
-        if served.listed.is_none() {
+        if served.protocol.is_none() {
             return Err(Refusal::conflict(format!(
-                "controller {controller} has no hosts over NVMe/TCP: end its host, or detach it with the controller by detach_hosts=true"
+                "controller {controller} has no hosts over NVMe/TCP or NBD: end its host, or detach it with the controller by detach_hosts=true"
             )));
         }
         let mut hosts = associations(&served.presence);
         let absent = |host: String| absent(controller, &host);
-        match (&wanted.nqn, wanted.cntlid, wanted.all) {
-            (Some(nqn), None, false) => {
+        match (&wanted.nqn, &wanted.export, wanted.cntlid, wanted.all) {
+            (Some(nqn), None, None, false) => {
                 hosts.retain(|host| host.nqn == *nqn);
                 if hosts.is_empty() {
                     return Err(absent(format!("the NQN {}", nqn.escape_debug())));
                 }
             }
-            (None, Some(cntlid), false) => {
+            (None, Some(export), None, false) => {
+                hosts.retain(|host| host.export.as_ref() == Some(export));
+                if hosts.is_empty() {
+                    return Err(absent(format!("the export {}", export.escape_debug())));
+                }
+            }
+            (None, None, Some(cntlid), false) => {
                 hosts.retain(|host| host.cntlid == cntlid);
                 if hosts.is_empty() {
                     return Err(absent(format!("the identifier {cntlid:#x}")));
                 }
             }
-            (None, None, true) => {}
+            (None, None, None, true) => {}
             _ => {
                 return Err(Refusal::invalid(
-                    "name the hosts by exactly one of nqn, cntlid and all",
+                    "name the hosts by exactly one of nqn, export, cntlid and all",
                 ));
             }
         }
@@ -144,7 +156,7 @@ impl State {
     }
 }
 
-/// No host over NVMe/TCP of a controller has this.
+/// No host of a controller has this.
 pub(crate) fn absent(controller: &str, what: &str) -> Refusal {
     Refusal::conflict(format!(
         "controller {controller} has no host with {what}: `nvmirage hosts` lists them"

@@ -7,7 +7,7 @@ use api::config::{self, Config, MediumKind};
 use api::{
     AssociationStatus, Authentication, ControllerStatus, DriveStatus, FileStatus, HostProcess,
     HostStatus, Inventory, IoStatus, MediumErrors, MediumStatus, NamespaceIdentity,
-    NamespaceStatus, Partition, PartitionStatus, QueuePlacement, ReactorStatus, Refusal,
+    NamespaceStatus, Partition, PartitionStatus, Protocol, QueuePlacement, ReactorStatus, Refusal,
     TenantStatus,
 };
 use media::{Trouble, Troubles};
@@ -160,13 +160,13 @@ impl State {
         })
     }
 
-    /// What the hosts over NVMe/TCP have done, by controller.
+    /// What the hosts over NVMe/TCP and the NBD clients have done, by controller.
     fn network_counts(&self) -> anyhow::Result<BTreeMap<String, NetworkCounts>> {
         let mut all = BTreeMap::new();
         for (at, reactor) in self.reactors.iter().enumerate() {
             let here = || {
                 let served = self.controllers.iter();
-                served.filter(|served| served.reactor == at && served.listed.is_some())
+                served.filter(|served| served.reactor == at && served.protocol.is_some())
             };
             if here().next().is_none() {
                 continue;
@@ -402,13 +402,18 @@ impl State {
     }
 }
 
-/// The hosts of a controller over NVMe/TCP.
+/// The hosts of a controller over NVMe/TCP or NBD.
 pub(super) fn associations(presence: &Presence) -> Vec<AssociationStatus> {
     let (now, _) = now();
     let hosts = presence.hosts().into_iter();
     hosts
         .map(|host| AssociationStatus {
+            protocol: match host.export {
+                Some(_) => Protocol::Nbd,
+                None => Protocol::NvmeTcp,
+            },
             nqn: host.nqn,
+            export: host.export,
             address: host.address,
             authentication: match host.proof {
                 Proof::Unasked => Authentication::None,

@@ -8,6 +8,7 @@
 mod access;
 mod channels;
 mod controllers;
+mod exports;
 mod hosts;
 mod inventory;
 mod looks;
@@ -39,7 +40,9 @@ use ::port::ChannelId;
 use anyhow::Context;
 use api::config::tenant::Tenant;
 use api::config::{self, Config, HugePages};
-use api::{ControllerChange, EndedProcess, MediumChange, Refusal, TenantChange, What, noun};
+use api::{
+    ControllerChange, EndedProcess, MediumChange, Protocol, Refusal, TenantChange, What, noun,
+};
 use engine::{ControllerSlot, Mode};
 use holder::Holder;
 use machine::files::read_text;
@@ -101,8 +104,12 @@ struct Served {
     visited: BTreeSet<usize>,
     /// Its mount, if it is a mount.
     mount: Option<Mounted>,
+    /// The protocol of its hosts, if it has any number of them at the same time.
+    protocol: Option<Protocol>,
     /// Its subsystem and address, if hosts reach it over NVMe/TCP.
     listed: Option<Listed>,
+    /// Its UNIX socket, if it serves NBD clients there: the file goes with it.
+    socket: Option<vfio_user::Listener>,
 }
 
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use api::Refusal;
 use api::config::reactors_in_words;
+use api::{Protocol, Refusal};
 use engine::{ControllerSlot, MoveError};
 use reactor::message::Movable;
 
@@ -63,10 +63,16 @@ impl State {
         }
         let mut configs = self.config.controller.iter();
         let config = configs.find(|c| c.name == name);
-        let is_over_tcp = config.is_some_and(|config| config.tcp_address().is_some());
-        if is_over_tcp && queue.is_some() {
+        let protocol = self.controllers[at].protocol;
+        let has_many_hosts = protocol.is_some();
+        if has_many_hosts && queue.is_some() {
             return Err(Refusal::conflict(format!(
-                "controller {name}: the queues of its NVMe/TCP hosts move together: leave the queue out"
+                "controller {name}: the queues of its hosts move together: leave the queue out"
+            )));
+        }
+        if protocol == Some(Protocol::Nbd) {
+            return Err(Refusal::conflict(format!(
+                "controller {name}: its NBD clients are served by its reactor, and do not move: write another `reactor` for the controller, and create it again"
             )));
         }
         let subsystem = config.map(|c| c.subsystem());
@@ -97,7 +103,7 @@ impl State {
                 }
                 let reactor = &self.reactors[home];
                 let mut slots = vec![slot];
-                if is_over_tcp {
+                if has_many_hosts {
                     let hosts = reactor.associations(slot).map_err(failed)?;
                     slots.extend(hosts.iter().map(|(_, slot)| *slot));
                 }
@@ -117,8 +123,8 @@ impl State {
         for (movable, to) in moves {
             let moved = self.reactors[home].move_queue(movable, to);
             match moved.map_err(failed)? {
-                // Hosts over NVMe/TCP come and go meanwhile.
-                Err(MoveError::NoQueue(_) | MoveError::Gone(_)) if is_over_tcp => {}
+                // Hosts come and go meanwhile.
+                Err(MoveError::NoQueue(_) | MoveError::Gone(_)) if has_many_hosts => {}
                 // The other ones move all the same.
                 Err(MoveError::Moving(_) | MoveError::Busy(_)) if queue.is_none() => left += 1,
                 moved => moved.map_err(|error| Refusal::conflict(error.to_string()))?,

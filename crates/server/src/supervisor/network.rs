@@ -24,7 +24,7 @@ use crate::survival::listener_name;
 pub(super) const DISCOVERY: &str = "/discovery";
 
 /// Connections that wait for the reactor: more are tried again by their hosts.
-const BACKLOG: i32 = 128;
+pub(super) const BACKLOG: i32 = 128;
 
 /// A list without subsystems. Generations of a later process are higher.
 pub(super) fn no_subsystems() -> Arc<DiscoveryLog> {
@@ -95,7 +95,11 @@ impl State {
 
     /// The socket that a former process has listened with, or a new one. A holder keeps it: the
     /// port is never free while processes follow each other, and hosts that connect meanwhile wait.
-    fn listener(&self, config: &Controller, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    pub(super) fn listener(
+        &self,
+        config: &Controller,
+        address: SocketAddr,
+    ) -> anyhow::Result<TcpListener> {
         let name = listener_name(&config.name);
         if let Some(holder) = self.holder.as_ref().filter(|_| self.is_continuing)
             && let Some(kept) = holder.fetch(&name)?

@@ -8,12 +8,12 @@ use super::hosts::absent;
 use super::inventory::associations;
 use crate::observe::Inspected;
 
-/// Hosts over NVMe/TCP in one report.
+/// Hosts over NVMe/TCP or NBD in one report.
 const HOSTS_MAX: usize = 16;
 
 impl Supervisor {
     /// The current state of a controller's queues, with at most `commands` commands of each
-    /// submission queue; with a controller identifier, those of that host over NVMe/TCP. The
+    /// submission queue; with a controller identifier, those of that host over NVMe/TCP or NBD. The
     /// supervisor is not locked meanwhile.
     pub(crate) fn inspect(
         &self,
@@ -22,13 +22,13 @@ impl Supervisor {
         cntlid: Option<u16>,
     ) -> Result<Inspected, Refusal> {
         let not_found = || Refusal::not_found("controller", name);
-        let (inspector, is_over_tcp, mut known) = {
+        let (inspector, has_many_hosts, mut known) = {
             let state = self.lock();
             let served = state.controllers.iter().find(|c| c.name == name);
             let served = served.ok_or_else(not_found)?;
             let inspector = Inspector::new(&state.reactors, served.reactor, served.slot);
             let known = associations(&served.presence);
-            (inspector, served.listed.is_some(), known)
+            (inspector, served.protocol.is_some(), known)
         };
         let refused = |error: InspectError| match error {
             InspectError::Gone => not_found(),
@@ -42,7 +42,7 @@ impl Supervisor {
         }
         let own = inspector.look(commands).map_err(refused)?;
         let (mut hosts, mut left_out) = (Vec::new(), 0);
-        if is_over_tcp {
+        if has_many_hosts {
             let is_known = |cntlid| known.iter().any(|host| host.cntlid == cntlid);
             let found = inspector.look_at_hosts(commands, HOSTS_MAX, is_known);
             let (found, others) = found.map_err(refused)?;
@@ -55,7 +55,7 @@ impl Supervisor {
         }
         Ok(Inspected {
             own,
-            is_over_tcp,
+            has_many_hosts,
             left_out,
             hosts,
         })

@@ -43,7 +43,9 @@ fn head(controller: &ControllerRates, inspected: Option<&Inspected>, page: &mut 
     let host = match (controller.attached, inspected) {
         (false, _) => "no host".to_owned(),
         (true, None) => "host attached".to_owned(),
-        (true, Some(inspected)) if inspected.is_over_tcp => "hosts over NVMe/TCP".to_owned(),
+        (true, Some(inspected)) if inspected.has_many_hosts => {
+            "hosts with queues of their own".to_owned()
+        }
         (true, Some(inspected)) => format!(
             "host attached, doorbells {}, {} exits/s",
             inspected.doorbells,
@@ -169,7 +171,7 @@ fn queues(
         rows.extend(behind.map(|sq| queue_row(sq.name.clone(), None, Some(sq), page)));
     }
     if rows.is_empty() {
-        let text = if inspected.is_some_and(|inspected| inspected.is_over_tcp) {
+        let text = if inspected.is_some_and(|inspected| inspected.has_many_hosts) {
             format!("queues of its hosts: nvmirage queues {}", controller.name)
         } else {
             "its host has created no I/O queues".to_owned()

@@ -48,7 +48,9 @@ impl Socket {
                 let folder = folder.context("cannot make a folder for a socket")?;
                 Ok(Socket::Private(folder))
             }
-            Listen::NvmeTcp(_) => anyhow::bail!("{listen} has no path"),
+            Listen::NvmeTcp(_) | Listen::Nbd(_) => {
+                anyhow::bail!("no host over vfio-user attaches at {listen}")
+            }
         }
     }
 

@@ -1,0 +1,252 @@
+//! Rules for a controller with `listen = "nbd:…"`: keys without effect, namespaces that NBD cannot
+//! express, and who may reach it.
+//!
+//! Keys of the whole subsystem (`serial`, `subnqn`, `model_number`, `firmware_revision`, `pool`)
+//! stay allowed: its controllers agree on them, and one takes them over when another is removed.
+
+use super::index::Index;
+use super::object::Object;
+use super::problem::Place;
+use super::{Controller, Doorbells, Listen, MAX_QUEUES, MediumKind, NbdAddress, SocketMode};
+
+/// Default of `queue_depth`.
+const USUAL_DEPTH: u16 = 1024;
+/// Default of `max_transfer`.
+const USUAL_TRANSFER: u64 = 1 << 20;
+
+impl Controller {
+    /// The address of its NBD clients, if it has any.
+    pub fn nbd_address(&self) -> Option<&NbdAddress> {
+        match &self.listen {
+            Listen::Nbd(address) => Some(address),
+            _ => None,
+        }
+    }
+
+    /// Appends what is wrong with the keys of NBD.
+    pub(super) fn validate_nbd(&self, objects: &Index<'_>, place: &mut Place<'_>) {
+        let Some(address) = self.nbd_address() else {
+            place.require(self.nbd.is_none(), || {
+                "nbd: only for a controller with listen = \"nbd:PATH\" or \"nbd:ADDRESS:PORT\": remove it, or change listen".into()
+            });
+            return;
+        };
+        let nbd = self.nbd.clone().unwrap_or_default();
+        match address {
+            NbdAddress::Tcp(address) => {
+                let is_loopback = address.ip().to_canonical().is_loopback();
+                place.require(nbd.allow_anonymous || is_loopback, || {
+                    format!(
+                        "listen = \"{}\": other machines reach this address, and NBD clients are neither authenticated nor their data encrypted: write a loopback address as 127.0.0.1, a UNIX socket as nbd:/PATH, or allow_anonymous = true in its `nbd`",
+                        self.listen
+                    )
+                });
+                place.require(self.socket_mode == SocketMode::default(), || {
+                    "socket_mode: a TCP address has no UNIX socket: remove it, or listen at nbd:/PATH".into()
+                });
+            }
+            NbdAddress::Unix(_) => place.require(!nbd.allow_anonymous, || {
+                "nbd: allow_anonymous: no effect with a UNIX socket, to which socket_mode admits users: remove it".into()
+            }),
+        }
+        for problem in nbd.wrong_keys() {
+            place.problem(format!("nbd: {problem}"));
+        }
+        let without = [
+            ("doorbells", self.doorbells != Doorbells::default()),
+            ("msix", !self.msix),
+            ("intx", self.intx),
+            ("vendor_id", self.vendor_id.is_some()),
+            ("device_id", self.device_id.is_some()),
+        ];
+        for (key, is_written) in without {
+            place.require(!is_written, || {
+                format!("{key}: no effect with NBD, which has no PCI device: remove it")
+            });
+        }
+        let fixed = [
+            ("queues", self.queues != MAX_QUEUES),
+            ("queue_depth", self.queue_depth != USUAL_DEPTH),
+            ("max_transfer", self.max_transfer.0 != USUAL_TRANSFER),
+        ];
+        for (key, is_written) in fixed {
+            place.require(!is_written, || {
+                format!("{key}: no effect with NBD, whose clients see no queues: the server sets it: remove it")
+            });
+        }
+        place.require(self.reactors.is_empty(), || {
+            "reactors: no effect with NBD, whose clients are served by the controller's reactor: remove it, or write reactor = N".into()
+        });
+        for name in &self.namespaces {
+            let Some(namespace) = objects.namespace(name) else {
+                continue;
+            };
+            place.require(namespace.hosts.is_none(), || {
+                format!("namespaces: \"{name}\" is only for the NVMe/TCP hosts in its `hosts`, and NBD clients have no NQN: remove it here, or remove its hosts")
+            });
+            let Some(medium) = objects.medium(&namespace.media) else {
+                continue;
+            };
+            let why = match medium.kind() {
+                MediumKind::KeyValue => Some("keys and values instead of blocks"),
+                _ => medium.zoned().map(|_| "zones"),
+            };
+            if let Some(why) = why {
+                place.problem(format!(
+                    "namespaces: \"{name}\" has {why}, which NBD cannot express: remove it here, and serve it over NVMe"
+                ));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Controller, Listen, Nbd, from_toml};
+
+    const TCP: &str = "nbd:127.0.0.1:10809";
+    const UNIX: &str = "nbd:/run/x.sock";
+
+    /// Problems of a controller with these lines.
+    fn problems(listen: &str, lines: &str) -> Vec<String> {
+        let text = format!("[[controller]]\nname = \"c\"\nlisten = \"{listen}\"\n{lines}\n");
+        let Err(error) = from_toml(&text) else {
+            return Vec::new();
+        };
+        error.to_string().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_rules() {
+        let nbd = Nbd::default();
+        assert_eq!((nbd.clients, nbd.allow_anonymous), (16, false));
+        let listen: Listen = "nbd:/x".parse().unwrap();
+        let new = Controller::new("c".to_owned(), listen);
+        assert_eq!(new.queue_depth, super::USUAL_DEPTH);
+        assert_eq!(new.max_transfer.0, super::USUAL_TRANSFER);
+    }
+
+    #[test]
+    fn each_key_without_effect_is_refused_by_name() {
+        for listen in [TCP, UNIX] {
+            assert_eq!(problems(listen, ""), [""; 0]);
+            for (line, key) in [
+                ("doorbells = \"mapped\"", "doorbells"),
+                ("msix = false", "msix"),
+                ("intx = true", "intx"),
+                ("vendor_id = 0x1b36", "vendor_id"),
+                ("device_id = 0x10", "device_id"),
+                ("queues = 8", "queues"),
+                ("queue_depth = 512", "queue_depth"),
+                ("max_transfer = \"128KiB\"", "max_transfer"),
+                ("fuse = { page_cache = true }", "fuse"),
+                ("tcp = {}", "tcp"),
+                ("ana = { 1 = \"change\" }", "ana"),
+                ("advertise = \"192.0.2.1\"", "advertise"),
+                ("referrals = [\"192.0.2.1\"]", "referrals"),
+                ("reactors = [0]", "reactors"),
+                ("nbd = { clients = 0 }", "nbd: clients"),
+                ("nbd = { clients = 257 }", "nbd: clients"),
+            ] {
+                let found = problems(listen, line);
+                assert_eq!(found.len(), 1, "{line}: {found:?}");
+                let start = format!("controller c: {key}");
+                assert!(found[0].starts_with(&start), "{line}: {found:?}");
+            }
+            let moves = problems(listen, "migration = true");
+            assert!(moves[0].contains("migration: only hosts over vfio-user"));
+            for line in [
+                "nbd = { clients = 256 }",
+                "serial = \"S\"\nsubnqn = \"nqn.2026-01.org.example:x\"\nmodel_number = \"M\"",
+                "sample = 0\nrecords = 16\nreactor = 0",
+            ] {
+                assert_eq!(problems(listen, line), [""; 0], "{line}");
+            }
+        }
+        assert_eq!(problems(UNIX, "socket_mode = \"0660\""), [""; 0]);
+        let found = problems(TCP, "socket_mode = \"0660\"");
+        assert!(found.len() == 1 && found[0].contains("socket_mode: a TCP address"));
+        let found = problems(UNIX, "nbd = { allow_anonymous = true }");
+        assert!(found.len() == 1 && found[0].contains("allow_anonymous: no effect"));
+        for other in ["vfio-user:/a", "nvme-tcp:127.0.0.1:1", "fuse:/mnt/a"] {
+            let found = problems(other, "nbd = {}");
+            assert!(found.len() == 1 && found[0].contains("nbd: only for"));
+        }
+    }
+
+    #[test]
+    fn only_loopback_is_served_without_consent() {
+        for listen in ["nbd:127.1.2.3:1", "nbd:[::1]:1", "nbd:[::ffff:127.0.0.1]:1"] {
+            assert_eq!(problems(listen, ""), [""; 0]);
+        }
+        for listen in ["nbd:10.0.0.1:1", "nbd:0.0.0.0:1", "nbd:[::]:1"] {
+            let found = problems(listen, "");
+            assert_eq!(found.len(), 1, "{found:?}");
+            for next in ["127.0.0.1", "nbd:/PATH", "allow_anonymous = true"] {
+                assert!(found[0].contains(next), "{found:?}");
+            }
+            let consent = problems(listen, "nbd = { allow_anonymous = true }");
+            assert_eq!(consent, [""; 0]);
+            // consent for another protocol is none for this one
+            let other = problems(listen, "tcp = { allow_anonymous = true }");
+            assert_eq!(other.len(), 2, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_used_once_whatever_its_protocol() {
+        let twice = |first: &str, second: &str| {
+            let more = format!("[[controller]]\nname = \"d\"\nlisten = \"{second}\"");
+            problems(first, &more)
+        };
+        for (first, second, why) in [
+            (UNIX, UNIX, "is used by controller c"),
+            (
+                UNIX,
+                "vfio-user:/run/x.sock",
+                "controller c has the same socket",
+            ),
+            (
+                "vfio-user:/run/x.sock",
+                UNIX,
+                "controller c has the same socket",
+            ),
+            (TCP, "nvme-tcp:127.0.0.1:10809", "write another port"),
+            ("nvme-tcp:127.0.0.1:10809", TCP, "write another port"),
+        ] {
+            let found = twice(first, second);
+            assert!(found.len() == 1 && found[0].contains(why), "{found:?}");
+        }
+        assert_eq!(twice(UNIX, "nbd:/run/y.sock"), [""; 0]);
+        assert_eq!(twice(TCP, "nbd:127.0.0.1:10810"), [""; 0]);
+        assert_eq!(twice(TCP, UNIX), [""; 0]);
+    }
+
+    #[test]
+    fn namespaces_that_nbd_cannot_express_are_refused() {
+        let with = |medium: &str, namespace: &str| {
+            let text = format!(
+                "namespaces = [\"ns\"]\n[[media]]\nname = \"m\"\nsize = \"64MiB\"\n{medium}\n[[namespace]]\nname = \"ns\"\nmedia = \"m\"\n{namespace}"
+            );
+            problems(UNIX, &text)
+        };
+        assert_eq!(with("kind = \"ram\"", ""), [""; 0]);
+        assert_eq!(with("kind = \"ram\"", "lba_size = 512"), [""; 0]);
+        for (medium, namespace, why) in [
+            ("kind = \"keyvalue\"", "", "has keys and values"),
+            (
+                "kind = \"ram\"\n[media.zoned]\nzone_size = \"4MiB\"",
+                "",
+                "has zones",
+            ),
+            (
+                "kind = \"ram\"",
+                "hosts = [\"nqn.2014-08.org.nvmexpress:uuid:1\"]",
+                "have no NQN",
+            ),
+        ] {
+            let found = with(medium, namespace);
+            assert!(found.len() == 1 && found[0].contains(why), "{found:?}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Metrics of the hosts over NVMe/TCP, and of the NBD clients, of each controller.
+
+use std::collections::BTreeMap;
+
+use reactor::network::NetworkCounts;
+
+use super::ControllerCounts;
+use super::metric::{Metric, Value, by, labelled, one};
+use super::text::Kind::Counter;
+use super::text::Unit::{Bytes, None as Count};
+
+/// Values of a controller over NVMe/TCP; none of another one.
+fn over_tcp(c: &ControllerCounts, values: fn(&NetworkCounts) -> Vec<Value>) -> Vec<Value> {
+    let is_here = c.status.config.tcp_address().is_some();
+    let counts = c.network.as_ref().filter(|_| is_here);
+    counts.map_or(Vec::new(), values)
+}
+
+/// Values of a controller over NBD; none of another one.
+fn over_nbd(c: &ControllerCounts, values: fn(&NetworkCounts) -> Vec<Value>) -> Vec<Value> {
+    let is_here = c.status.config.nbd_address().is_some();
+    let counts = c.network.as_ref().filter(|_| is_here);
+    counts.map_or(Vec::new(), values)
+}
+
+/// Reasons are names in the program, so their number is bounded.
+fn by_reason(counts: &BTreeMap<&'static str, u64>) -> Vec<Value> {
+    let counts = counts.iter();
+    counts
+        .map(|(reason, count)| labelled("reason", *reason, *count))
+        .collect()
+}
+
+pub(super) const NETWORK: &[Metric<ControllerCounts>] = &[
+    Metric {
+        name: "nvmirage_tcp_hosts_connected",
+        kind: Counter,
+        unit: Count,
+        help: "Hosts over NVMe/TCP that have connected.",
+        values: |c| over_tcp(c, |n| one(n.hosts)),
+    },
+    Metric {
+        name: "nvmirage_tcp_hosts_ended",
+        kind: Counter,
+        unit: Count,
+        help: "Hosts over NVMe/TCP that have left, by the reason.",
+        values: |c| over_tcp(c, |n| by_reason(&n.ended)),
+    },
+    Metric {
+        name: "nvmirage_tcp_queues_ended",
+        kind: Counter,
+        unit: Count,
+        help: "I/O queues over NVMe/TCP that ended before their host, by the reason.",
+        values: |c| over_tcp(c, |n| by_reason(&n.all.ended)),
+    },
+    Metric {
+        name: "nvmirage_tcp_connections_refused",
+        kind: Counter,
+        unit: Count,
+        help: "TCP connections that became no queue, by the reason.",
+        values: |c| over_tcp(c, |n| by_reason(&n.refused)),
+    },
+    Metric {
+        name: "nvmirage_tcp_commands",
+        kind: Counter,
+        unit: Count,
+        help: "Commands that arrived over NVMe/TCP, admin commands included.",
+        values: |c| over_tcp(c, |n| one(n.all.commands)),
+    },
+    Metric {
+        name: "nvmirage_tcp_commands_refused",
+        kind: Counter,
+        unit: Count,
+        help: "Commands over NVMe/TCP that ended with an error before they reached the controller.",
+        values: |c| over_tcp(c, |n| one(n.all.refused)),
+    },
+    Metric {
+        name: "nvmirage_tcp_commands_waited",
+        kind: Counter,
+        unit: Count,
+        help: "Commands over NVMe/TCP that waited for memory for their data (`memory` of `tcp`).",
+        values: |c| over_tcp(c, |n| one(n.all.waited)),
+    },
+    Metric {
+        name: "nvmirage_tcp_commands_lost",
+        kind: Counter,
+        unit: Count,
+        help: "Commands over NVMe/TCP that the controller abandoned while a medium had their data; that memory stays out of use until the host leaves.",
+        values: |c| over_tcp(c, |n| one(n.all.lost)),
+    },
+    Metric {
+        name: "nvmirage_tcp_digest_errors",
+        kind: Counter,
+        unit: Count,
+        help: "Data over NVMe/TCP that arrived with a wrong digest.",
+        values: |c| over_tcp(c, |n| one(n.all.digest_errors)),
+    },
+    Metric {
+        name: "nvmirage_tcp_data_bytes",
+        kind: Counter,
+        unit: Bytes,
+        help: "Bytes over TCP connections of hosts, by direction.",
+        values: |c| {
+            over_tcp(c, |n| {
+                by(
+                    "direction",
+                    &[("received", n.all.received), ("sent", n.all.sent)],
+                )
+            })
+        },
+    },
+    Metric {
+        name: "nvmirage_nbd_clients_connected",
+        kind: Counter,
+        unit: Count,
+        help: "NBD clients that have chosen an export.",
+        values: |c| over_nbd(c, |n| one(n.hosts)),
+    },
+    Metric {
+        name: "nvmirage_nbd_clients_ended",
+        kind: Counter,
+        unit: Count,
+        help: "NBD clients that have left, by the reason.",
+        values: |c| over_nbd(c, |n| by_reason(&n.ended)),
+    },
+    Metric {
+        name: "nvmirage_nbd_connections_refused",
+        kind: Counter,
+        unit: Count,
+        help: "NBD connections that became no client, by the reason.",
+        values: |c| over_nbd(c, |n| by_reason(&n.refused)),
+    },
+    Metric {
+        name: "nvmirage_nbd_requests",
+        kind: Counter,
+        unit: Count,
+        help: "Requests of NBD clients.",
+        values: |c| over_nbd(c, |n| one(n.nbd.requests)),
+    },
+    Metric {
+        name: "nvmirage_nbd_requests_failed",
+        kind: Counter,
+        unit: Count,
+        help: "Requests of NBD clients that were answered with an error.",
+        values: |c| over_nbd(c, |n| one(n.nbd.failed)),
+    },
+    Metric {
+        name: "nvmirage_nbd_partial_writes",
+        kind: Counter,
+        unit: Count,
+        help: "Writes of NBD clients to a part of a block; each reads the block first.",
+        values: |c| over_nbd(c, |n| one(n.nbd.partial)),
+    },
+    Metric {
+        name: "nvmirage_nbd_partial_writes_retried",
+        kind: Counter,
+        unit: Count,
+        help: "Writes to a part of a block that were repeated because another write had changed the block.",
+        values: |c| over_nbd(c, |n| one(n.nbd.retried)),
+    },
+    Metric {
+        name: "nvmirage_nbd_data_bytes",
+        kind: Counter,
+        unit: Bytes,
+        help: "Bytes over the connections of NBD clients, by direction.",
+        values: |c| {
+            over_nbd(c, |n| {
+                by(
+                    "direction",
+                    &[("received", n.nbd.received), ("sent", n.nbd.sent)],
+                )
+            })
+        },
+    },
+];

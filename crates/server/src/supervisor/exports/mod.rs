@@ -1,0 +1,75 @@
+//! Controllers over NBD, whose namespaces are exports: their listening sockets.
+//!
+//! A holder keeps TCP sockets, so that no other program gets the port while processes of the server
+//! follow each other. It does not keep UNIX sockets: connections end with the process anyway, and
+//! the next process replaces the file that the former one has left, whose lock the system has
+//! released.
+
+#[cfg(test)]
+mod tests;
+
+use std::os::fd::AsFd;
+
+use anyhow::Context;
+use api::Protocol;
+use api::config::{Controller, NbdAddress};
+use engine::SubsystemSlot;
+use reactor::message::{NbdListener, NbdListening, Way};
+
+use super::State;
+use super::network::BACKLOG;
+
+impl State {
+    /// Serves a controller whose hosts are NBD clients.
+    pub(super) fn serve_over_nbd(
+        &mut self,
+        config: &Controller,
+        address: &NbdAddress,
+        reactor: usize,
+        subsystem: SubsystemSlot,
+    ) -> anyhow::Result<()> {
+        let (way, socket) = self.nbd_listening(config, address)?;
+        let new = self.prepare(config, way, reactor, subsystem)?;
+        self.add(config, reactor, new)?;
+        if let Some(served) = self.controllers.last_mut() {
+            served.protocol = Some(Protocol::Nbd);
+            served.socket = socket;
+        }
+        // Only an open drive reports its command set.
+        let aim = self.aim();
+        let named = aim.namespace.iter();
+        for namespace in named.filter(|n| config.namespaces.contains(&n.name)) {
+            if self.medium(&namespace.media)?.set().is_some() {
+                tracing::warn!(
+                    controller = config.name,
+                    namespace = namespace.name,
+                    "not exported: NBD expresses neither zones nor keys"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// A listening socket for NBD clients; on a UNIX socket also its file, which is to be kept as
+    /// long as the controller is served.
+    fn nbd_listening(
+        &self,
+        config: &Controller,
+        address: &NbdAddress,
+    ) -> anyhow::Result<(Way, Option<vfio_user::Listener>)> {
+        let (listener, socket) = match address {
+            NbdAddress::Tcp(address) => (NbdListener::Tcp(self.listener(config, *address)?), None),
+            NbdAddress::Unix(path) => {
+                let socket = vfio_user::Listener::bind(path)?;
+                // There are many clients of one socket.
+                rustix::net::listen(&socket, BACKLOG).context("cannot listen")?;
+                socket.open_to(config.socket_mode.bits())?;
+                let shared = socket.as_fd().try_clone_to_owned();
+                let shared = shared.context("cannot share the socket with its reactor")?;
+                (NbdListener::Unix(shared.into()), Some(socket))
+            }
+        };
+        let clients = config.nbd.clone().unwrap_or_default().clients.into();
+        Ok((Way::Nbd(NbdListening { listener, clients }), socket))
+    }
+}
