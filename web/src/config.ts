@@ -85,6 +85,7 @@ export interface Controller {
   msix: boolean;
   name: string;
   namespaces: string[];
+  nbd?: { [key: string]: unknown };
   pool?: string[];
   queue_depth: number;
   queues: number;

@@ -108,11 +108,15 @@ export interface Queue {
   in_flight?: number;
 }
 
-/** Host over NVMe/TCP. */
+/** Host over NVMe/TCP, or NBD client. */
 export interface Association {
-  /** As the host reports it. */
-  nqn: string;
-  address: string;
+  protocol: "nvme-tcp" | "nbd";
+  /** As the host reports it; an NBD client has none. */
+  nqn?: string;
+  /** Of an NBD client: the name of a namespace. */
+  export?: string;
+  /** Absent on a UNIX socket. */
+  address?: string;
   cntlid: number;
   /** Through TLS. */
   tls: boolean;
@@ -127,7 +131,7 @@ export interface Controller extends config.Controller {
   identity?: { serial: string; subnqn: string };
   /** Process of the host, where the system reports it. */
   host?: { process: number; command?: string };
-  /** Hosts over NVMe/TCP, in order of arrival. */
+  /** Hosts over NVMe/TCP and NBD clients, in order of arrival. */
   hosts?: Association[];
   cntlid?: number;
   doorbell_messages: number;
@@ -148,8 +152,8 @@ export interface Inspector {
   stuck_after_ns: number;
   admin?: CompletionQueue;
   queues: CompletionQueue[];
-  /** Up to 16 hosts over NVMe/TCP, of a controller whose doorbells are `none`. */
-  hosts?: { cntlid: number; nqn: string; admin?: CompletionQueue; queues: CompletionQueue[] }[];
+  /** Up to 16 hosts over NVMe/TCP or NBD clients, of a controller whose doorbells are `none`. */
+  hosts?: { cntlid: number; nqn?: string; export?: string; admin?: CompletionQueue; queues: CompletionQueue[] }[];
   hosts_left_out?: number;
 }
 

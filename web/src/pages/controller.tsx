@@ -65,25 +65,35 @@ export function ControllerPage({ name }: { name: string }) {
 /** The host of a controller in words, where it has one. */
 export function hostOf({ attached, host, hosts }: Controller): string | undefined {
   if (!attached) return undefined;
-  if (hosts !== undefined) return hosts.length === 1 ? "1 host over TCP" : `${hosts.length} hosts over TCP`;
+  if (hosts !== undefined) {
+    const one = hosts[0]?.protocol === "nbd" ? "NBD client" : "host over TCP";
+    const several = hosts[0]?.protocol === "nbd" ? "NBD clients" : "hosts over TCP";
+    return `${hosts.length} ${hosts.length === 1 ? one : several}`;
+  }
   return host === undefined ? "A host" : `${host.command ?? "Process"} (${host.process})`;
 }
 
-/** The hosts of a controller with a TCP address. */
+/** The protocol of a host as shown. */
+export function protocolOf({ protocol }: Association): string {
+  return protocol === "nbd" ? "NBD" : "NVMe/TCP";
+}
+
+/** The hosts of a controller that may have several: over NVMe/TCP or NBD. */
 function Associations({ controller }: { controller: Controller }) {
   const hosts = controller.hosts ?? [];
   if (hosts.length === 0) return null;
   const columns: Column<Association>[] = [
-    { title: "Host", cell: (one) => one.nqn, by: (one) => one.nqn, text: true },
-    { title: "Address", cell: (one) => one.address, by: (one) => one.address, text: true },
+    { title: "Protocol", cell: protocolOf, by: protocolOf, text: true },
+    { title: "Host or export", cell: (one) => one.export ?? one.nqn ?? "", by: (one) => one.export ?? one.nqn ?? "", text: true },
+    { title: "Address", cell: (one) => one.address ?? "UNIX socket", by: (one) => one.address ?? "", text: true },
     { title: "Controller identifier", cell: (one) => `0x${one.cntlid.toString(16)}`, by: (one) => one.cntlid },
     { title: "TLS", cell: (one) => (one.tls ? "Yes" : "No"), by: (one) => Number(one.tls) },
     { title: "I/O queues", cell: (one) => one.io_queues, by: (one) => one.io_queues },
     { title: "Connected", cell: (one) => time(one.connected_ms * 1e6), by: (one) => one.connected_ms },
   ];
   return (
-    <Card title="Hosts over NVMe/TCP" wide>
-      <LongTable label="Hosts over NVMe/TCP" items={hosts} name={(one) => `${one.cntlid}`} columns={columns} empty="No host is attached." />
+    <Card title="Hosts" wide>
+      <LongTable label="Hosts" items={hosts} name={(one) => `${one.cntlid}`} columns={columns} empty="No host is attached." />
     </Card>
   );
 }

@@ -22,8 +22,8 @@ export function Inspector({ name }: { name: string }) {
 function Rings({ name }: { name: string }) {
   const { value, error } = useAsked(() => api.queues(name), name, 500);
   if (value === null) return error === null ? <p>Looking…</p> : <Alert error={error} />;
-  const isOverTcp = value.doorbells === "none";
-  const owners = isOverTcp ? (value.hosts ?? []).map((host) => ({ ...host, of: `host ${host.cntlid.toString(16)}h` })) : [{ ...value, of: "" }];
+  const hasManyHosts = value.doorbells === "none";
+  const owners = hasManyHosts ? (value.hosts ?? []).map((host) => ({ ...host, of: `host ${host.cntlid.toString(16)}h` })) : [{ ...value, of: "" }];
   const rings = owners.flatMap(({ of, admin, queues }) => [...(admin === undefined ? [] : [admin]), ...queues].map((queue) => ({ of, queue })));
   const all = rings.map(({ queue }) => queue);
   const commands = all.flatMap((queue) => queue.submission_queues.flatMap((one) => one.commands));
@@ -33,7 +33,7 @@ function Rings({ name }: { name: string }) {
     <>
       <Alert error={error} />
       <p>
-        {isOverTcp ? "Each host over NVMe/TCP has queues of its own." : `Doorbells are ${value.doorbells}.`} {whole(commands.length + leftOut)} commands are in rings or in flight
+        {hasManyHosts ? "Each host has queues of its own." : `Doorbells are ${value.doorbells}.`} {whole(commands.length + leftOut)} commands are in rings or in flight
         {stuck > 0 ? <strong>, and {whole(stuck)} of them are stuck: older than {time(value.stuck_after_ns)}</strong> : ""}.
         {(value.hosts_left_out ?? 0) > 0 && ` ${whole(value.hosts_left_out)} more hosts are not shown.`}
       </p>
