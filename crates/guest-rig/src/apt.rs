@@ -24,6 +24,7 @@ pub(crate) const GUEST_PACKAGES: &[&str] = &[
     "kexec-tools",
     "kmod",
     "ktls-utils",
+    "nbd-client",
     "nvme-cli",
     "pciutils",
     "sqlite3",

@@ -17,6 +17,7 @@ pub mod firmware;
 pub mod guest;
 pub mod initramfs;
 pub mod kernel;
+pub mod libnbd;
 pub mod libvirt;
 pub mod lines;
 mod monitor;

@@ -14,7 +14,7 @@ use crate::cache::{Cache, Note, key_hash};
 use crate::debian::{self, Program};
 use crate::firmware::{self, Firmware};
 use crate::kernel::{Bootable, Kernel};
-use crate::{libvirt, prometheus, systemd};
+use crate::{libnbd, libvirt, prometheus, systemd};
 
 /// The parts of a guest. See the module's documentation.
 #[derive(Debug, Clone)]
@@ -74,6 +74,7 @@ impl Rig {
         }
         rig.cache.ensure(&Firmware::key(), note, fetch_firmware)?;
         prometheus::prepare(&rig.cache, note)?;
+        libnbd::prepare(&rig.cache, note)?;
         libvirt::prepare(&rig.cache, note)?;
         let packages = rig.cache.ensure(&systemd_key(), note, fetch_systemd)?;
         Kernel::Stable.get_systemd(&rig.cache, &packages, &systemd_key(), note)?;
