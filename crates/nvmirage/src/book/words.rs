@@ -15,9 +15,10 @@ const KINDS: [(&str, &str); 4] = [
 ];
 
 /// Keys that are tables, and the types of those: options are the keys of a table.
-const TABLES: [(&str, &str, &str); 3] = [
+const TABLES: [(&str, &str, &str); 4] = [
     ("Controller", "fuse", "Fuse"),
     ("Controller", "tcp", "Tcp"),
+    ("Controller", "nbd", "Nbd"),
     ("Medium", "zoned", "Zoned"),
 ];
 

@@ -27,6 +27,8 @@ Examples:
       A drive for this machine itself: the file /mnt/drive/ns1
   nvmirage serve --media ram:size=8GiB --listen nvme-tcp:127.0.0.1:4420
       A drive over NVMe/TCP, for `nvme connect` on this machine
+  nvmirage serve --media ram:size=8GiB --listen nbd:/tmp/nbd.sock
+      A drive over NBD, for qemu-img, nbdcopy and nbd-client: export ns1
   nvmirage serve
       Everything in /etc/nvmirage/nvmirage.toml
   nvmirage serve --survive --media ram:size=8GiB --listen vfio-user:/tmp/nvme.sock
@@ -66,8 +68,8 @@ pub(super) struct Serve {
     media: Vec<MediaArg>,
 
     /// Address that hosts attach to: a socket, a folder in which this machine has each namespace
-    /// as a file, or a TCP address
-    #[arg(long, value_name = "vfio-user:PATH|fuse:FOLDER|nvme-tcp:ADDRESS:PORT", value_parser = parse::listen, requires = "media")]
+    /// as a file, a TCP address, or an address of NBD clients
+    #[arg(long, value_name = "vfio-user:PATH|fuse:FOLDER|nvme-tcp:ADDRESS:PORT|nbd:PATH|nbd:ADDRESS:PORT", value_parser = parse::listen, requires = "media")]
     listen: Option<Listen>,
 
     /// Doorbell delivery: auto is mapped for a polling reactor, else unmapped

@@ -43,6 +43,7 @@ mod metrics;
 mod migrate;
 mod moves;
 mod native;
+mod nbd;
 mod network;
 mod older_state;
 mod operators;

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use api::ControllerStatus;
 use api::config::{
-    self, Config, Initial, Listen, Medium, MediumKeys, MediumKind, Size, Timing, Zoned,
+    self, Config, Initial, Listen, Medium, MediumKeys, MediumKind, NbdAddress, Size, Timing, Zoned,
 };
 use client::cli::parse;
 use client::cli::parse::Control;
 use client::cli::qemu_args::{self, DEFAULT_MEMORY};
-use client::{Address, requests, words};
+use client::{Address, exports, requests, words};
 use machine::files::read_text;
-use machine::{initiator, qemu};
+use machine::{initiator, nbd, qemu};
 use model::Parameters;
 use server::process::{self, Serving};
 use terminal::interrupt::Interrupt;
@@ -37,6 +37,8 @@ Examples:
       As large as the real drive, in a file, with a slower program, for a guest of 8 GiB
   nvmirage up intel-p3600 --size 8GiB --listen nvme-tcp:127.0.0.1:4420
       A drive over NVMe/TCP, which `nvme connect` makes a device of this machine
+  nvmirage up samsung-970-pro --size 8GiB --listen nbd:/tmp/x.sock
+      A drive over NBD, for qemu-img, nbdcopy, nbd-client and a guest without vfio-user
   nvmirage down vm1
       Delete the drive again
 
@@ -44,7 +46,7 @@ Where your server runs, it gets the drive; where none does, this one serves unti
 Another server gets it where --control or NVMIRAGE_CONTROL names that. The same line again changes
 nothing, and what it has made goes again where it fails.";
 
-/// Create a drive in one command, and print the QEMU options or the `nvme connect` for it
+/// Create a drive in one command, and print the QEMU options, the `nvme connect` or the NBD URI
 ///
 /// The drive is of a kind (null, ram, file, keyvalue), or of a preset (nvmirage explain lists
 /// them), which is in memory unless --path names a file. Medium, namespace and controller all have
@@ -84,7 +86,7 @@ pub(super) struct Up {
     fresh: bool,
 
     /// Address that guests or hosts attach to; default: NAME.sock beside the control socket
-    #[arg(long, value_name = "vfio-user:PATH|nvme-tcp:ADDRESS:PORT", value_parser = parse::listen)]
+    #[arg(long, value_name = "vfio-user:PATH|nvme-tcp:ADDRESS:PORT|nbd:PATH|nbd:ADDRESS:PORT", value_parser = parse::listen)]
     listen: Option<Listen>,
 
     /// Change a parameter of the preset's model; may be repeated
@@ -95,7 +97,7 @@ pub(super) struct Up {
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 
-    /// Serial number that guests see; default: derived from the name
+    /// Serial number that guests and hosts see; default: derived from the name
     #[arg(long)]
     serial: Option<String>,
 
@@ -136,6 +138,9 @@ impl Up {
             self.attach(&listen, controllers, survives)
         };
         // before anything is created, for an operator without a QEMU for it
+        if let Listen::Nbd(address) = &listen {
+            at_utf8(address)?;
+        }
         if let Listen::VfioUser(path) = &listen {
             utf8(path)?;
             if let Some(warning) = qemu_args::warning(self.qemu.as_deref()) {
@@ -234,6 +239,14 @@ impl Up {
                 let command = initiator::connect(*address, &identity.subnqn);
                 Ok(format!("for a host: {command}\n"))
             }
+            Listen::Nbd(address) => {
+                let at = at_utf8(address)?;
+                let mut text = format!("for a client: {}\n", nbd::uri(at, &self.name));
+                for line in nbd::lines(at, &self.name) {
+                    text.push_str(&format!("  {line}\n"));
+                }
+                Ok(text)
+            }
             Listen::VfioUser(path) | Listen::Fuse(path) | Listen::Unix(path) => {
                 let options = qemu::options(&self.name, utf8(path)?, self.memory.0, survives);
                 Ok(format!("for a guest: {}\n", in_one_line(&options)))
@@ -271,16 +284,17 @@ impl Up {
             Some(listen) => listen.clone().absolute(parse::absolute)?,
             None => Listen::VfioUser(beside(server.path(), name)?),
         };
-        if !matches!(listen, Listen::VfioUser(_) | Listen::NvmeTcp(_)) {
+        let is_of_guest = matches!(listen, Listen::VfioUser(_));
+        if !is_of_guest && !matches!(listen, Listen::NvmeTcp(_) | Listen::Nbd(_)) {
             let text = format!(
-                "--listen {listen}: hosts attach to vfio-user:PATH or nvme-tcp:ADDRESS:PORT; `nvmirage mount` makes files of a drive"
+                "--listen {listen}: hosts attach to vfio-user:PATH, nvme-tcp:ADDRESS:PORT, nbd:PATH or nbd:ADDRESS:PORT; `nvmirage mount` makes files of a drive"
             );
             return Err(UsageError(text).into());
         }
         let is_of_qemu = self.qemu.is_some() || self.memory != DEFAULT_MEMORY;
-        if is_of_qemu && matches!(listen, Listen::NvmeTcp(_)) {
+        if is_of_qemu && !is_of_guest {
             let text = format!(
-                "--listen {listen}: --qemu and --memory are for a guest's QEMU, which has no NVMe/TCP client: remove them"
+                "--listen {listen}: --qemu and --memory are for a guest over vfio-user: remove them"
             );
             return Err(UsageError(text).into());
         }
@@ -467,6 +481,12 @@ fn beside(control: &Path, name: &str) -> anyhow::Result<PathBuf> {
         .parent()
         .context("the control socket has no folder")?;
     Ok(folder.join(format!("{name}.sock")))
+}
+
+/// An NBD address as URIs require it.
+fn at_utf8(address: &NbdAddress) -> anyhow::Result<nbd::At<'_>> {
+    let at = exports::at(address);
+    at.context("the socket path is not UTF-8, which an NBD URI requires: use another path")
 }
 
 /// The path of a socket as QEMU's JSON requires it.
