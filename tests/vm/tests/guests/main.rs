@@ -19,6 +19,7 @@ mod manage;
 mod mediated;
 mod memory;
 mod moves;
+mod nbd;
 mod over_tcp;
 mod polled;
 mod resets;
