@@ -13,6 +13,7 @@ mod guest;
 mod interrupts;
 mod mediated;
 mod mount;
+mod nbd;
 mod ours;
 mod plot;
 mod process;
@@ -38,6 +39,7 @@ use self::control::ControlArgs;
 use self::database::DatabaseArgs;
 use self::mediated::MediatedArgs;
 use self::mount::MountArgs;
+use self::nbd::NbdArgs;
 use self::ours::{Ours, Setup, output, placement};
 use self::reach::ReachArgs;
 use self::sample::{Results, Sample, Subject};
@@ -115,6 +117,8 @@ enum Other {
     Survive(SurviveArgs),
     /// Measure NVMe/TCP beside two threads that exchange the same bytes without NVMe
     Tcp(TcpArgs),
+    /// Measure NBD beside qemu-storage-daemon and nbdkit, by the same clients
+    Nbd(NbdArgs),
 }
 
 /// Who runs where.
@@ -168,6 +172,7 @@ fn run(workspace: &Workspace, interrupt: &Interrupt, args: &BenchArgs) -> Result
         Some(Other::Mediated(args)) => return mediated::run(workspace, interrupt, args),
         Some(Other::Survive(args)) => return survive::run(workspace, interrupt, args),
         Some(Other::Tcp(args)) => return tcp::run(workspace, interrupt, args),
+        Some(Other::Nbd(args)) => return nbd::run(workspace, interrupt, args),
         None => {}
     }
     fs::create_dir_all(workspace.logs())?;

@@ -41,6 +41,8 @@ pub(crate) struct Setup {
     pub(crate) preallocate: bool,
     /// The port of the only controller, which hosts reach over NVMe/TCP instead of a socket.
     pub(crate) tcp: Option<u16>,
+    /// The socket of the only controller, which NBD clients reach.
+    pub(crate) nbd: Option<PathBuf>,
 }
 
 impl Setup {
@@ -58,6 +60,7 @@ impl Setup {
             survives: false,
             preallocate: false,
             tcp: None,
+            nbd: None,
         }
     }
 
@@ -79,22 +82,23 @@ impl Setup {
             if self.preallocate {
                 own += "preallocate = true\n";
             }
-            let front = match self.tcp {
+            let front = match (self.tcp, &self.nbd) {
                 // Each command of more than a capsule's data has memory for the largest one.
-                Some(port) => format!(
+                (Some(port), _) => format!(
                     "listen = \"nvme-tcp:127.0.0.1:{port}\"\nsubnqn = {NQN:?}\n\
-                     max_transfer = \"1MiB\""
+                     max_transfer = \"1MiB\"\nqueues = {queues}"
                 ),
-                None => format!(
-                    "listen = {:?}\ndoorbells = {doorbells:?}\nmax_transfer = \"4MiB\"",
+                (None, Some(socket)) => format!("listen = \"nbd:{}\"", socket.display()),
+                (None, None) => format!(
+                    "listen = {:?}\ndoorbells = {doorbells:?}\nmax_transfer = \"4MiB\"\n\
+                     queues = {queues}",
                     address(sockets, number)
                 ),
             };
             text += &format!(
                 "[[media]]\nname = \"m{number}\"\nkind = {kind:?}\nsize = {size:?}\n{own}\
                  [[namespace]]\nname = \"n{number}\"\nmedia = \"m{number}\"\nlba_size = {lba_size}\n\
-                 [[controller]]\nname = \"c{number}\"\nnamespaces = [\"n{number}\"]\n{front}\n\
-                 queues = {queues}\n"
+                 [[controller]]\nname = \"c{number}\"\nnamespaces = [\"n{number}\"]\n{front}\n"
             );
         }
         text

@@ -8,6 +8,7 @@ mod commands;
 mod consent;
 mod discovery;
 mod drives;
+mod exports;
 mod fabrics;
 mod files;
 mod fuse;
@@ -21,9 +22,11 @@ mod load;
 mod memory_map;
 mod migrate;
 mod models;
+mod nbd;
 mod network;
 mod observe;
 mod operators;
+mod over_nbd;
 mod partitions;
 mod physical;
 mod queues;
@@ -62,6 +65,7 @@ const ALL: &[&[Mutation]] = &[
     consent::MUTATIONS,
     discovery::MUTATIONS,
     drives::MUTATIONS,
+    exports::MUTATIONS,
     fabrics::MUTATIONS,
     files::MUTATIONS,
     fuse::MUTATIONS,
@@ -74,8 +78,10 @@ const ALL: &[&[Mutation]] = &[
     load::MUTATIONS,
     models::MUTATIONS,
     observe::MUTATIONS,
+    nbd::MUTATIONS,
     network::MUTATIONS,
     operators::MUTATIONS,
+    over_nbd::MUTATIONS,
     partitions::MUTATIONS,
     physical::MUTATIONS,
     read_only::MUTATIONS,

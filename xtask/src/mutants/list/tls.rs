@@ -115,9 +115,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tls-unwatched",
         guard: "one that waits for a place wakes no reactor",
-        file: "crates/reactor/src/hosted/target/mod.rs",
-        from: "let watched = if interest == Interest::NONE {",
-        to: "let watched = if before == Interest::NONE {",
+        file: "crates/reactor/src/hosted/entrance/callers.rs",
+        from: "        if interest != before\n",
+        to: "        if interest == before\n",
         test: unit(
             "reactor",
             "hosted::target::tests::one_that_has_not_sent_its_hello_is_not_watched_and_keeps_its_number",
