@@ -130,7 +130,7 @@ fn the_queues_of_each_host_are_shown() {
     );
     let server = serve(&world, &format!("{slow}{}", port.controller("")), &[]);
     let none = world.ok(&world.steer(&["queues", "store"]));
-    assert_eq!(none, "no host over NVMe/TCP is connected\n");
+    assert_eq!(none, "no host is connected\n");
     let mut children: Vec<_> = (0..2).map(|_| busy(&world, &port.target())).collect();
     let in_flight = |host: &Value| {
         let queues = host["queues"].as_array().unwrap().iter();

@@ -185,7 +185,7 @@ fn hosts_are_disconnected_by_name_by_identifier_or_all() {
     for body in ["{}", "{\"all\":false}", "{\"cntlid\":256,\"all\":true}"] {
         world
             .ask("POST /v1/hosts/store/disconnect", &[], body)
-            .refuses(422, "exactly one of nqn, cntlid and all");
+            .refuses(422, "exactly one of nqn, export, cntlid and all");
     }
     server.stop();
 }
