@@ -7,7 +7,7 @@ use std::{fs, thread};
 
 use guest_rig::{Rig, libnbd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::network::{Port, until};
@@ -351,6 +351,16 @@ mapwrite = 0
 invalidate = 0
 "#;
 
+/// A mount, which ends with the test.
+struct Mounted(Child);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        wait(&mut self.0);
+    }
+}
+
 /// Through a file of the machine, which is what NBD is to many.
 #[test]
 fn fsx_finds_what_it_wrote() {
@@ -362,7 +372,8 @@ fn fsx_finds_what_it_wrote() {
         let file = folder.join("nbd");
         let mut command = libnbd::program("nbdfuse").unwrap().command();
         command.arg(&file).arg(served.uri(export));
-        let mut mounted = command.stdin(Stdio::null()).spawn().unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let mounted = Mounted(command.stderr(Stdio::null()).spawn().unwrap());
         until("it is mounted", || {
             fs::metadata(&file).is_ok_and(|it| it.len() == LEN)
         });
@@ -372,12 +383,7 @@ fn fsx_finds_what_it_wrote() {
         let ran = fsx.arg("-f").arg(&rules).arg(&file).output();
         let ran =
             ran.expect("no fsx: cargo xtask setup fetches it, cargo xtask test has it on its PATH");
-        kill_process(
-            rustix::process::Pid::from_child(&mounted),
-            rustix::process::Signal::TERM,
-        )
-        .unwrap();
-        wait(&mut mounted);
+        drop(mounted);
         assert!(
             ran.status.success(),
             "{}",
@@ -457,6 +463,14 @@ impl Guest {
     fn end(mut self) {
         writeln!(self.stdin, "quit").unwrap();
         assert!(wait(&mut self.process).success());
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // It has ended, except where the test fails.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
