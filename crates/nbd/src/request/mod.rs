@@ -74,8 +74,8 @@ impl Request {
     }
 
     /// Bytes of data that follow it in the stream: those of a write, and with extended headers of
-    /// any request with `NBD_CMD_FLAG_PAYLOAD_LEN`. A write must have that flag there, and QEMU 11
-    /// leaves it out.
+    /// any request with `NBD_CMD_FLAG_PAYLOAD_LEN`. QEMU 11 omits that flag from its writes, which
+    /// the extension forbids, and sends their data.
     #[inline]
     #[must_use]
     pub fn payload(&self, extended: bool) -> u64 {
