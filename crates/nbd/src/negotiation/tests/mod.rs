@@ -374,7 +374,7 @@ fn info_and_go_describe_an_export() {
 }
 
 #[test]
-fn infos_that_nobody_requests_stay_away() {
+fn infos_that_are_not_requested_stay_away() {
     let mut server = server(&[export("a")]);
     let replies = server.ask(INFO, &info("a", &[]));
     assert_eq!(replies.len(), 2);
