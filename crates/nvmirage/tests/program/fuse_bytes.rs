@@ -375,39 +375,45 @@ fn a_copy_of_the_mount_in_another_mount_namespace_does_not_keep_the_server() {
     wait(&mut other);
 }
 
-/// The exerciser of file systems, without what changes a file's size.
-const FSX: &str = r#"
-blockmode = true
-flen = 4194304
-[opsize]
-max = 300000
-[weights]
-close_open = 0
-truncate = 0
-posix_fallocate = 0
-read = 10
-write = 10
-punch_hole = 3
-fsync = 1
-fdatasync = 1
-mapread = 0
-mapwrite = 0
-invalidate = 0
-"#;
+/// Runs the exerciser of file systems on a file, without what changes its size; `holes` is how
+/// often it punches some, where reads are 10.
+pub(crate) fn fsx(world: &World, file: &Path, seed: &str, holes: u32) {
+    let rules = format!(
+        r#"
+        blockmode = true
+        flen = 4194304
+        [opsize]
+        max = 300000
+        [weights]
+        close_open = 0
+        truncate = 0
+        posix_fallocate = 0
+        read = 10
+        write = 10
+        punch_hole = {holes}
+        fsync = 1
+        fdatasync = 1
+        mapread = 0
+        mapwrite = 0
+        invalidate = 0
+        "#
+    );
+    let rules = world.write("fsx.toml", &rules);
+    let mut fsx = Command::new("fsx");
+    fsx.args(["-N", "2000", "-S", seed, "-P"])
+        .arg(world.path(""));
+    let output = fsx.arg("-f").arg(&rules).arg(file).output();
+    let output =
+        output.expect("no fsx: cargo xtask setup fetches it, cargo xtask test has it on its PATH");
+    assert!(output.status.success(), "{output:?}");
+}
 
 #[test]
 fn fsx_finds_no_difference() {
     let world = world();
-    let config = world.write("fsx.toml", FSX);
     for (lba_size, seed) in [(4096, "4096"), (512, "512")] {
         let (server, path) = serve(&world, lba_size, "128KiB");
-        let mut fsx = Command::new("fsx");
-        fsx.args(["-N", "2000", "-S", seed, "-P"])
-            .arg(world.path(""));
-        let output = fsx.arg("-f").arg(&config).arg(&path).output();
-        let output = output
-            .expect("no fsx: cargo xtask setup fetches it, cargo xtask test has it on its PATH");
-        assert!(output.status.success(), "{output:?}");
+        fsx(&world, &path, seed, 3);
         server.stop();
     }
 }
