@@ -14,7 +14,6 @@ use controller::Controller;
 use memory::guest::socket::receive_with;
 use memory::{Access, ClientMappings, DmaMap, HostMemory, Iova};
 use nbd::{EXTENDED_REQUEST_LEN, Request};
-use nvme_spec::Cqe;
 use nvme_spec::registers::{CC, Cc};
 use port::time::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -302,7 +301,6 @@ impl Client {
         let mut worked = false;
         while let Some(cqe) = self.work.rings.take() {
             worked = true;
-            let cqe: Cqe = cqe;
             self.work.complete(&cqe)?;
         }
         Ok(worked)
@@ -432,7 +430,7 @@ impl Client {
         if self.is_stopped && now >= self.looks_at {
             self.looks_at = now + LOOK_NS;
             // Its end is not received while no bytes are.
-            if !self.work.is_closing && has_left(&self.fd) {
+            if has_left(&self.fd) {
                 return Err(End::Closed);
             }
         }

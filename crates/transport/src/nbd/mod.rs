@@ -8,7 +8,7 @@
 //! Invariants:
 //! - Nothing here blocks, reads a clock, or allocates or logs per request.
 //! - An export is made of bytes: a request that covers a part of a block changes no other byte of
-//!   it, whatever other clients and hosts write meanwhile (`partial`).
+//!   it, whatever other clients and hosts write meanwhile (`work`).
 //! - Memory is bounded: a client has one input, and [`SMALL`] and [`LARGE`] slots. Requests for
 //!   which there is no slot wait in the socket.
 //!

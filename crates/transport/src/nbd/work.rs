@@ -198,7 +198,7 @@ impl Work {
         match kind {
             Kind::Trim => rest.shrink(self.offer.lba_shift),
             // A hint: the rest of a longer one is read when it is asked for.
-            Kind::Cache => rest.end = rest.end.min(rest.at + u64::from(MAX_DATA)),
+            Kind::Cache => rest.end = rest.end.min(rest.at.saturating_add(MAX_DATA.into())),
             _ => {}
         }
         if rest.is_empty() {

@@ -286,6 +286,23 @@ fn a_client_that_has_left_is_noticed_while_it_is_not_read() {
     assert_eq!(rig.ends, ["closed"]);
 }
 
+/// It has asked for the end, and its last command hangs: it keeps no place for that.
+#[test]
+fn a_client_that_has_asked_to_leave_and_left_is_noticed() {
+    let mut rig = Rig::new(9, Style::Simple);
+    rig.hold();
+    rig.ask(Command::WRITE, NONE, 1, (0, 512), &[1; 512]);
+    rig.ask(Command::DISC, NONE, 2, (0, 0), &[]);
+    rig.settle();
+    rig.advance(Duration::from_secs(2));
+    rig.settle();
+    assert!(rig.client.is_some(), "it waits for the reply");
+    rig.socket.shutdown(std::net::Shutdown::Both).unwrap();
+    rig.advance(Duration::from_secs(1));
+    rig.settle();
+    assert_eq!(rig.ends, ["closed"]);
+}
+
 /// Also of reads with more pieces than slots, beside which others go on.
 #[test]
 fn long_requests_are_served_in_pieces() {
