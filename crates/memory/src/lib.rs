@@ -3,9 +3,10 @@
 //! - [`guest`]: memory that a host shares with us. It is mapped once per file
 //!   ([`mapping`](guest::mapping)), found by the host's addresses through an immutable snapshot
 //!   ([`dma`](guest::dma)), and accessed in four ways only: data is copied ([`Segment`]), queue
-//!   entries are loaded and stored with their ordering ([`ring`](guest::ring)), doorbells are
-//!   single words ([`doorbell`](guest::doorbell)), and the kernel gets an address for its own I/O
-//!   ([`Segment::as_raw`], [`socket`](guest::socket)) or for a device's ([`vfio`]).
+//!   entries are loaded and stored with their ordering ([`ring`](guest::ring),
+//!   [`virtqueue`](guest::virtqueue)), doorbells are single words ([`doorbell`](guest::doorbell)),
+//!   and the kernel gets an address for its own I/O ([`Segment::as_raw`],
+//!   [`socket`](guest::socket)) or for a device's ([`vfio`]).
 //!   [`written`](guest::written) logs the pages that are written.
 //! - [`own`]: memory of this process: anonymous or of a memfd, huge pages, and state that outlives
 //!   the process.
@@ -47,6 +48,10 @@ pub use guest::host::{Buffer, HostCq, HostMemory, HostSq};
 pub use guest::lost::{LostFlag, install_sigbus_handler};
 pub use guest::mapping::{ClientMappings, MapError, Mapping};
 pub use guest::ring::{CqRing, MAX_RING_ENTRIES, RingError, SqRing};
+pub use guest::virtqueue::{
+    AreaError, EventSuppression, PackedDescriptor, PackedRing, SharedArea, SplitDescriptor,
+    SplitRing,
+};
 pub use guest::written::{LogError, WrittenLog};
 pub use own::PAGE;
 pub use own::huge::{HUGE_PAGE_LEN, HugePages};

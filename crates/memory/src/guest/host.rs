@@ -6,7 +6,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::{io, ptr};
 
@@ -412,6 +412,34 @@ impl Buffer {
         self.word_u32(at).load(Ordering::Acquire)
     }
 
+    #[inline]
+    fn word_u16(&self, at: usize) -> &AtomicU16 {
+        let address = self.at(at, 2);
+        assert!(address.addr().is_multiple_of(2), "an aligned half word");
+        // SAFETY: as in `word_u32`.
+        unsafe { AtomicU16::from_ptr(address.cast()) }
+    }
+
+    /// As [`Self::load_u32`], of 16 bits: an index or flags of a virtqueue (VIRTIO 1.3, 2.7, 2.8).
+    ///
+    /// # Panics
+    /// If the half word is not aligned or does not lie inside.
+    #[inline]
+    #[must_use]
+    pub fn load_u16(&self, at: usize) -> u16 {
+        self.word_u16(at).load(Ordering::Acquire)
+    }
+
+    /// As [`Self::store_u32`], of 16 bits.
+    ///
+    /// # Panics
+    /// If the half word is not aligned or does not lie inside.
+    #[inline]
+    pub fn store_u16(&self, at: usize, value: u16) {
+        self.word_u16(at).store(value, Ordering::Release);
+        self.written(at, 2);
+    }
+
     /// Stores a word for the controller; it sees what was stored before, too (Release).
     ///
     /// # Panics
@@ -624,6 +652,18 @@ mod tests {
         let memory = HostMemory::new(8192).unwrap();
         let buffer = memory.alloc(100, 1).unwrap();
         buffer.write_from(99, &[0, 0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "an aligned half word")]
+    fn a_half_word_is_two_aligned_bytes() {
+        let memory = HostMemory::new(4096).unwrap();
+        let buffer = memory.alloc(6, 2).unwrap();
+        buffer.store_u16(2, 0x0102);
+        let mut bytes = [9; 6];
+        buffer.read_into(0, &mut bytes);
+        assert_eq!((bytes, buffer.load_u16(2)), ([0, 0, 2, 1, 0, 0], 0x0102));
+        let _ = buffer.load_u16(3);
     }
 
     #[test]

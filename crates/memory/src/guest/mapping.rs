@@ -28,6 +28,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::guest::lost::{LostFlag, MAX_MAPPINGS, Watch, WatchError};
 use crate::numa;
+use crate::own::PAGE;
 use crate::own::huge::HUGE_PAGE_LEN;
 use crate::own::map::OwnMap;
 
@@ -169,12 +170,23 @@ impl Mapping {
     /// The address of byte `offset`; `None` when the `len` bytes from there are not all in the
     /// file.
     pub(crate) fn at(&self, offset: u64, len: u64) -> Option<NonNull<u8>> {
+        self.within(offset, len, self.file_len)
+    }
+
+    /// The same of whole pages. The last page of the file is there as a whole: what lies behind the
+    /// end of the file in it reads as zero, and what is written there is lost.
+    pub(crate) fn pages_at(&self, offset: u64, len: u64) -> Option<NonNull<u8>> {
+        self.within(offset, len, self.file_len.next_multiple_of(PAGE))
+    }
+
+    fn within(&self, offset: u64, len: u64, all: u64) -> Option<NonNull<u8>> {
         let end = offset.checked_add(len)?;
-        if end > self.file_len {
+        if end > all {
             return None;
         }
         let offset = usize::try_from(offset).ok()?;
-        // SAFETY: offset <= file_len <= span, the size of the mapping at `base`.
+        // SAFETY: offset <= all <= span, the size of the mapping at `base`, which is whole pages of
+        // the file's file system.
         Some(unsafe { self.base.add(offset) })
     }
 

@@ -8,4 +8,5 @@ pub mod lost;
 pub mod mapping;
 pub mod ring;
 pub mod socket;
+pub mod virtqueue;
 pub mod written;

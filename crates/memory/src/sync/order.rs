@@ -1,11 +1,11 @@
 //! Every ordering of memory against the other side of a queue, by name.
 //!
 //! The other side is a guest's CPU or another process: outside Rust's memory model, yet bound by
-//! the same machine. Both sides agree through atomic accesses of aligned 32- and 64-bit words,
+//! the same machine. Both sides agree through atomic accesses of aligned words of 8 to 64 bits,
 //! which the hardware does not tear. Each function below says which of its accesses races with
 //! which of theirs.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Loads one word of a submission queue entry.
 ///
@@ -99,6 +99,110 @@ pub(crate) unsafe fn store_doorbell(slot: *mut u32, value: u32) {
     // SAFETY: by the contract.
     unsafe { AtomicU32::from_ptr(slot) }.store(value, Ordering::Release);
 }
+
+/// Loads the index of a virtqueue's ring, or the flags of a packed descriptor: the word that says
+/// whose the others are.
+///
+/// The race: the driver stores descriptors and entries of the available ring, then this word, with
+/// a write barrier between (VIRTIO 1.3, 2.7.13 and 2.8.21). The Acquire fence puts the loads of the
+/// others behind it.
+///
+/// # Safety
+/// `word` is aligned to 2 bytes and readable.
+#[inline]
+pub(crate) unsafe fn load_ring_word(word: *const u16) -> u16 {
+    // SAFETY: by the contract. The memory may be mapped read-only: see `load_doorbell`.
+    let value = unsafe { AtomicU16::from_ptr(word.cast_mut()) }.load(Ordering::Relaxed);
+    fence(Ordering::Acquire);
+    value
+}
+
+/// Stores the index of a used ring, or the flags of a used descriptor.
+///
+/// The race: of [`load_ring_word`], seen from the other end. The Release keeps the entries, and
+/// every byte of data that was copied before, from being seen after it.
+///
+/// # Safety
+/// `word` is aligned to 2 bytes and writable.
+#[inline]
+pub(crate) unsafe fn store_ring_word(word: *mut u16, value: u16) {
+    // SAFETY: by the contract.
+    unsafe { AtomicU16::from_ptr(word) }.store(value, Ordering::Release);
+}
+
+/// Loads another word of a virtqueue: of a descriptor, of an entry, or of event suppression.
+///
+/// The race: the driver stores descriptors and entries before the word that
+/// [`load_ring_word`] loads, whose Acquire orders this load. Event suppression is loaded behind
+/// [`full_fence`], which pairs with the driver's between its store and its second look.
+///
+/// # Safety
+/// `word` is aligned to its size and readable.
+#[inline]
+pub(crate) unsafe fn load_ring<W: RingWord>(word: *const W) -> W {
+    // SAFETY: by the contract. The memory may be mapped read-only: see `load_doorbell`.
+    unsafe { W::load(word.cast_mut()) }
+}
+
+/// Stores another word of a virtqueue: of a used entry or descriptor, or of event suppression.
+///
+/// The race: the driver loads used entries behind the word that [`store_ring_word`] stores, whose
+/// Release orders this store. Event suppression is stored before [`full_fence`], behind which the
+/// available side is looked at again.
+///
+/// # Safety
+/// `word` is aligned to its size and writable.
+#[inline]
+pub(crate) unsafe fn store_ring<W: RingWord>(word: *mut W, value: W) {
+    // SAFETY: by the contract.
+    unsafe { W::store(word, value, Ordering::Relaxed) }
+}
+
+/// Stores a word of a record that a later process continues from.
+///
+/// The race: this process may be killed between any two stores, and its successor finds those
+/// before that point. A processor keeps its own program order for memory that outlives the process;
+/// the Release keeps the compiler from moving this store before any other one, of the record or of
+/// a ring.
+///
+/// # Safety
+/// `word` is aligned to its size and writable.
+#[inline]
+pub(crate) unsafe fn store_record<W: RingWord>(word: *mut W, value: W) {
+    // SAFETY: by the contract.
+    unsafe { W::store(word, value, Ordering::Release) }
+}
+
+/// Words of virtqueues and of their records.
+pub(crate) trait RingWord: Copy {
+    /// # Safety
+    /// `word` is aligned and readable.
+    unsafe fn load(word: *mut Self) -> Self;
+
+    /// # Safety
+    /// `word` is aligned and writable.
+    unsafe fn store(word: *mut Self, value: Self, ordering: Ordering);
+}
+
+macro_rules! ring_words {
+    ($($word:ty: $atomic:ty),*) => {$(
+        impl RingWord for $word {
+            #[inline]
+            unsafe fn load(word: *mut Self) -> Self {
+                // SAFETY: by the contract.
+                unsafe { <$atomic>::from_ptr(word) }.load(Ordering::Relaxed)
+            }
+
+            #[inline]
+            unsafe fn store(word: *mut Self, value: Self, ordering: Ordering) {
+                // SAFETY: by the contract.
+                unsafe { <$atomic>::from_ptr(word) }.store(value, ordering);
+            }
+        }
+    )*};
+}
+
+ring_words!(u8: AtomicU8, u16: AtomicU16, u32: AtomicU32, u64: AtomicU64);
 
 /// Between arming and the second look.
 ///

@@ -410,17 +410,25 @@ fn file_offsets_that_wrap_are_outside_the_file() {
 }
 
 #[test]
-fn a_part_of_a_files_last_page_is_not_mapped() {
+fn a_files_last_page_is_mapped_as_a_whole() {
     let client = Client::new("odd-size", 2 * PAGE - 1);
-    let mapping = ClientMappings::new().map(client.fd()).unwrap();
+    let mut files = ClientMappings::new();
+    let mapping = files.map(client.fd()).unwrap();
     let mut map = DmaMap::new(4);
-    let outside = map.map(Iova(0), 2 * PAGE, Access::READ, Some((mapping.clone(), 0)));
+    let outside = map.map(Iova(0), 3 * PAGE, Access::READ, Some((mapping.clone(), 0)));
     let file_len = 2 * PAGE - 1;
     assert_eq!(outside, Err(DmaError::OutOfFile { file_len }));
-    assert_eq!(
-        map.map(Iova(0), PAGE, Access::READ, Some((mapping, 0))),
-        Ok(())
-    );
+    let whole = Some((mapping, 0));
+    let mapped = map.map(Iova(0), 2 * PAGE, Access::READ_WRITE, whole);
+    assert_eq!(mapped, Ok(()));
+    let view = map.view();
+    let need = Need::DeviceWrites;
+    let last = view.translate(&mut Hint::default(), Iova(2 * PAGE - 2), 2, need);
+    let (last, mut bytes) = (last.unwrap(), [9; 2]);
+    last.read_into(0, &mut bytes);
+    assert_eq!(bytes, [0; 2]);
+    last.write_from(0, &[1, 2]);
+    assert!(!files.lost().is_lost(), "it is memory");
 }
 
 #[test]

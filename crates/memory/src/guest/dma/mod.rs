@@ -427,7 +427,7 @@ impl Region {
                 log: None,
             });
         };
-        let Some(base) = mapping.at(offset, len) else {
+        let Some(base) = mapping.pages_at(offset, len) else {
             let file_len = mapping.len();
             return Err(DmaError::OutOfFile { file_len });
         };
