@@ -5,10 +5,14 @@
 //! commands of its own that make and delete I/O queues ([`Step`]). It does NOT know where commands
 //! come from and what their data are.
 
+mod identity;
+mod opening;
 mod registers;
 mod rings;
 mod steps;
 
+pub(crate) use self::identity::Identity;
+pub(crate) use self::opening::{ADMIN_LEN, Failed, Opening, QID};
 pub(crate) use self::registers::{point, state};
 pub(crate) use self::rings::{BASE, Bells, PAGE, Rings, rings_len};
 pub(crate) use self::steps::{Step, command};

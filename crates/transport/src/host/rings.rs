@@ -9,8 +9,8 @@ use nvme_spec::sqe::SQE_SIZE;
 use nvme_spec::{Cqe, Sqe};
 use port::namespace::NamespaceTable;
 
-/// Address of the private memory for the controller. Not 0: an address of 0 is none.
-pub(crate) const BASE: u64 = 1 << 40;
+/// Address of the private memory for the controller: above all addresses of a guest.
+pub(crate) const BASE: u64 = 1 << 62;
 /// Bytes of a page.
 pub(crate) const PAGE: usize = memory::PAGE as usize;
 

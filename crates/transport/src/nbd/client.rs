@@ -1,9 +1,5 @@
 //! A client that has chosen an export: its controller, its connection and its requests.
 //!
-//! ```text
-//! enabled -> ready -> Create CQ -> Create SQ -> requests
-//! ```
-//!
 //! It ends with its connection, or with its controller, which no one resets but the operator. A
 //! namespace that is formatted otherwise or taken away ends it: its client knows another size.
 
@@ -14,7 +10,6 @@ use controller::Controller;
 use memory::guest::socket::receive_with;
 use memory::{Access, ClientMappings, DmaMap, HostMemory, Iova};
 use nbd::{EXTENDED_REQUEST_LEN, Request};
-use nvme_spec::registers::{CC, Cc};
 use port::time::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -26,20 +21,14 @@ use super::newcomer::Arrival;
 use super::slots::SLOTS_LEN;
 use super::work::Work;
 use super::{QUEUE_DEPTH, failed, is_later};
-use crate::host::{BASE, Rings, Step, command, point, rings_len, state};
+use crate::host::{ADMIN_LEN, BASE, Failed, Opening, QID, Rings, rings_len};
 
-/// Entries of the admin queue: for one command at a time.
-const ADMIN_ENTRIES: u32 = 4;
-/// The I/O queue.
-const QID: u16 = 1;
 /// Bytes of the input: many requests, or a request and data behind it.
 const INPUT: usize = 64 << 10;
 /// Minimum number of bytes of data that are received straight to their slot.
 const DIRECT: usize = 4096;
 /// Receives in one poll.
 const RECEIVES: usize = 8;
-/// How long the controller may take to become ready.
-const READY_NS: u64 = 10_000_000_000;
 /// How often it is looked at whether a client has left whose bytes wait.
 const LOOK_NS: u64 = 1_000_000_000;
 /// How long a client may send no more of the data of a request, or read none of its replies.
@@ -54,16 +43,6 @@ pub struct Polled {
     pub ended: Option<End>,
 }
 
-/// How far its queues are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// The controller becomes ready.
-    Enabled,
-    /// A command of its own is in flight.
-    Making(Step),
-    Open,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Client {
@@ -73,10 +52,7 @@ pub struct Client {
     /// controller or a medium uses it, also behind the end of the client.
     _map: DmaMap,
     _mappings: ClientMappings,
-    admin: Rings,
-    phase: Phase,
-    /// When the controller must be ready.
-    ready_by: Time,
+    opening: Opening,
     input: Input,
     work: Work,
     /// Since when data of a request do not come.
@@ -106,9 +82,7 @@ impl Client {
         } = arrival;
         let none = || io::Error::from(io::ErrorKind::OutOfMemory);
         let entries = u32::from(QUEUE_DEPTH);
-        let memory = HostMemory::new(rings_len(ADMIN_ENTRIES) + rings_len(entries) + SLOTS_LEN)?;
-        let admin = Rings::new(0, ADMIN_ENTRIES, ADMIN_ENTRIES, &memory);
-        let mut admin = admin.ok_or_else(none)?;
+        let memory = HostMemory::new(ADMIN_LEN + rings_len(entries) + SLOTS_LEN)?;
         let rings = Rings::new(QID, entries, entries, &memory).ok_or_else(none)?;
         let mut mappings = ClientMappings::new();
         let mapping = mappings
@@ -119,11 +93,7 @@ impl Client {
         map.map(Iova(BASE), memory.len() as u64, Access::READ_WRITE, whole)
             .map_err(io::Error::other)?;
         controller.set_view(map.view(), mappings.lost());
-        // Without an identifier it takes part in no reservation.
-        controller.connect([0; 16], 0);
-        point(controller, &mut admin);
-        let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4);
-        controller.bar_write(0, CC, &u32::from(cc).to_le_bytes());
+        let opening = Opening::begin(controller, &memory, now).ok_or_else(none)?;
         let name = offer.export.name.clone();
         let max_transfer = controller.config().max_transfer.into();
         let agreed = Agreed {
@@ -136,9 +106,7 @@ impl Client {
             name,
             _map: map,
             _mappings: mappings,
-            admin,
-            phase: Phase::Enabled,
-            ready_by: now + READY_NS,
+            opening,
             input: Input::new(INPUT, &left),
             work: work.ok_or_else(none)?,
             starved: None,
@@ -177,7 +145,7 @@ impl Client {
             return Err(end);
         }
         let opened = self.follow(controller, now)?;
-        if self.phase != Phase::Open {
+        if !self.opening.is_open() {
             // No event says that the controller is ready.
             return Ok(true);
         }
@@ -197,7 +165,7 @@ impl Client {
     /// Takes completions and sends replies. Due after each turn of the controller that worked. True
     /// where there was something: it is to be polled again.
     pub fn drain(&mut self, controller: &mut Controller, now: Time) -> bool {
-        if self.phase != Phase::Open {
+        if !self.opening.is_open() {
             return true;
         }
         let done = self.complete().and_then(|done| Ok(done | self.send(now)?));
@@ -212,13 +180,13 @@ impl Client {
     /// looked at only with `io`.
     #[must_use]
     pub fn has_posted(&self, io: bool) -> bool {
-        self.admin.has_completion() || io && self.work.rings.has_completion()
+        self.opening.has_completion() || io && self.work.rings.has_completion()
     }
 
     /// Whether commands are at the controller.
     #[must_use]
     pub fn has_io_in_flight(&self) -> bool {
-        self.phase != Phase::Open || !self.work.is_idle()
+        !self.opening.is_open() || !self.work.is_idle()
     }
 
     /// Its connection, and whether that is to be polled for reading and for writing. Where requests
@@ -237,7 +205,7 @@ impl Client {
     /// When it must be polled although nothing happens.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let ready_by = (self.phase != Phase::Open).then_some(self.ready_by);
+        let ready_by = self.opening.deadline();
         let stalled = self.starved.into_iter().chain(self.blocked);
         let looks = self.is_stopped.then_some(self.looks_at);
         let stalled = stalled.map(|since| since + STALL_NS);
@@ -249,7 +217,7 @@ impl Client {
     #[inline]
     #[must_use]
     pub fn is_valid(&self, controller: &Controller) -> bool {
-        self.phase != Phase::Open || self.work.offer().is_valid(controller.namespaces())
+        !self.opening.is_open() || self.work.offer().is_valid(controller.namespaces())
     }
 
     /// What it has done.
@@ -260,40 +228,13 @@ impl Client {
 
     /// Sees what the controller has become, and makes the I/O queue. True where something changed.
     fn follow(&mut self, controller: &mut Controller, now: Time) -> Result<bool, End> {
-        let (cc, csts) = state(controller);
-        if csts.cfs() || !cc.en() || self.phase != Phase::Open && now >= self.ready_by {
-            return Err(End::Controller);
+        let followed = self.opening.follow(controller, &self.work.rings, now);
+        let changed = followed.map_err(|Failed| End::Controller)?;
+        if self.is_valid(controller) {
+            Ok(changed)
+        } else {
+            Err(End::Changed)
         }
-        match self.phase {
-            Phase::Open if !self.is_valid(controller) => Err(End::Changed),
-            Phase::Open => Ok(false),
-            Phase::Enabled if csts.rdy() => {
-                self.own(Step::CreateCq, controller);
-                Ok(true)
-            }
-            Phase::Enabled => Ok(false),
-            Phase::Making(step) => match self.admin.take() {
-                None => Ok(false),
-                Some(cqe) if !cqe.status.status().is_success() => Err(End::Controller),
-                Some(_) if step == Step::CreateCq => {
-                    self.own(Step::CreateSq, controller);
-                    Ok(true)
-                }
-                Some(_) => {
-                    self.phase = Phase::Open;
-                    Ok(true)
-                }
-            },
-        }
-    }
-
-    /// Submits a command of its own.
-    fn own(&mut self, step: Step, controller: &mut Controller) {
-        let addresses = self.work.rings.addresses();
-        self.admin
-            .store(&command(step, QID, QUEUE_DEPTH - 1, addresses));
-        self.admin.ring(controller);
-        self.phase = Phase::Making(step);
     }
 
     /// Takes completions.

@@ -1,32 +1,12 @@
 //! Namespaces as exports.
 
 use nbd::{BlockSizes, Export, TransmissionFlags};
-use nvme_spec::Status;
-use port::ChannelId;
 use port::namespace::{Namespace, NamespaceTable};
+
+use crate::host::Identity;
 
 /// Longest data of one request, in bytes: what clients take for it that do not ask.
 pub(super) const MAX_DATA: u32 = 32 << 20;
-
-/// Where a namespace lies, and its names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
-    channel: ChannelId,
-    start: u64,
-    nguid: [u8; 16],
-    eui64: [u8; 8],
-}
-
-impl Identity {
-    fn of(namespace: &Namespace) -> Self {
-        Self {
-            channel: namespace.channel,
-            start: namespace.start,
-            nguid: namespace.nguid,
-            eui64: namespace.eui64,
-        }
-    }
-}
 
 /// A namespace that clients can choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,14 +25,7 @@ impl Offer {
     /// Whether requests may still go to its namespace: it is there, with the blocks that it had,
     /// and is not about to get others.
     pub(super) fn is_valid(&self, namespaces: &NamespaceTable) -> bool {
-        let is_same = |it: &Namespace| {
-            let all = it.restrictions.as_ref().and_then(|it| it.all);
-            it.lba_shift == self.lba_shift
-                && it.set.is_none()
-                && Identity::of(it) == self.is
-                && all != Some(Status::FORMAT_IN_PROGRESS)
-        };
-        namespaces.get(self.nsid).is_some_and(is_same)
+        self.is.find(namespaces).is_some()
     }
 }
 
@@ -138,8 +111,9 @@ impl FromIterator<Offer> for Offers {
 mod tests {
     use std::sync::Arc;
 
-    use port::MediumTraits;
+    use nvme_spec::Status;
     use port::namespace::Restrictions;
+    use port::{ChannelId, MediumTraits};
 
     use super::*;
 

@@ -23,7 +23,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "nbd-keys",
         guard: "keys that need a PCI device are refused",
-        file: "crates/api/src/config/over_nbd.rs",
+        file: "crates/api/src/config/not_nvme.rs",
         from: "(\"device_id\", self.device_id.is_some())",
         to: "(\"device_id\", false)",
         test: unit(
@@ -34,7 +34,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "nbd-reactors",
         guard: "queues of clients stay on the controller's reactor, so `reactors` is refused",
-        file: "crates/api/src/config/over_nbd.rs",
+        file: "crates/api/src/config/not_nvme.rs",
         from: "self.reactors.is_empty()",
         to: "self.reactors.len() < 2",
         test: unit(
@@ -45,7 +45,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "nbd-hosts",
         guard: "a namespace for named hosts is not exported",
-        file: "crates/api/src/config/over_nbd.rs",
+        file: "crates/api/src/config/not_nvme.rs",
         from: "namespace.hosts.is_none()",
         to: "namespace.hosts.as_ref().is_none_or(|all| !all.is_empty())",
         test: unit(
@@ -56,7 +56,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "nbd-zones",
         guard: "a zoned namespace is not exported",
-        file: "crates/api/src/config/over_nbd.rs",
+        file: "crates/api/src/config/not_nvme.rs",
         from: "medium.zoned().map(|_| \"zones\")",
         to: "medium.zoned().and(None)",
         test: unit(
@@ -100,8 +100,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "nbd-mode",
         guard: "a UNIX socket has its `socket_mode`",
-        file: "crates/server/src/supervisor/exports/mod.rs",
-        from: "                socket.open_to(config.socket_mode.bits())?;\n",
+        file: "crates/server/src/supervisor/network.rs",
+        from: "    socket.open_to(config.socket_mode.bits())?;\n",
         to: "",
         test: unit(
             "server",
@@ -213,9 +213,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "nbd-changed",
         guard: "a namespace with other blocks ends its clients",
-        file: "crates/transport/src/nbd/offer.rs",
-        from: "it.lba_shift == self.lba_shift\n",
-        to: "true\n",
+        file: "crates/transport/src/host/identity.rs",
+        from: "            lba_shift: namespace.lba_shift,\n",
+        to: "            lba_shift: 0,\n",
         test: client("nbd::a_namespace_with_other_blocks_ends_its_clients"),
     },
     Mutation {
@@ -267,9 +267,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "nbd-identity",
         guard: "a namespace that gets the identifier of another one does not get its clients",
-        file: "crates/transport/src/nbd/offer.rs",
-        from: "                && Identity::of(it) == self.is\n",
-        to: "",
+        file: "crates/transport/src/host/identity.rs",
+        from: "Self::of(it) == *self",
+        to: "it.nsid == self.nsid",
         test: unit(
             "transport",
             "nbd::offer::tests::another_namespace_with_the_same_identifier_is_none_of_it",
