@@ -83,7 +83,7 @@ impl Format {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Our own crates.
-const CRATES: [&str; 33] = [
+const CRATES: [&str; 34] = [
     "api",
     "authentication",
     "client",
@@ -117,6 +117,7 @@ const CRATES: [&str; 33] = [
     "trace_file",
     "transport",
     "vfio_user",
+    "vhost_user",
 ];
 
 /// The program's crate, and its modules.
@@ -393,7 +394,8 @@ mod tests {
         let mut reached = BTreeSet::new();
         let mut next = vec!["nvmirage"];
         while let Some(name) = next.pop() {
-            if reached.insert(name) {
+            // The lock file has what tests need as well: their crates are not in the program.
+            if !name.starts_with("tests-") && reached.insert(name) {
                 next.extend(&needs[name]);
             }
         }
