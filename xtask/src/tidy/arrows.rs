@@ -260,6 +260,8 @@ pub(super) const ALLOWED: Table<'static> = &[
     ("nvme-tcp", &["nvme-spec"]),
     ("subsystem", &["memory", "nvme-spec", "port"]),
     ("terminal", &[]),
+    // Neither vhost-user nor transport: it is their oracle.
+    ("tests-vhost-front", &["memory"]),
     ("tests-vm", &[]),
     ("tls", &[]),
     ("trace-file", &["nvme-spec"]),
@@ -275,11 +277,16 @@ pub(super) const ALLOWED: Table<'static> = &[
             "port",
             "tls",
             "vfio-user",
+            "vhost-user",
         ],
     ),
     ("vfio-user", &[]),
+    ("vhost-user", &[]),
     ("xtask", &["guest-rig", "vfio-user", "xtask-shared"]),
-    ("xtask-bench", &["guest-rig", "plot", "xtask-shared"]),
+    (
+        "xtask-bench",
+        &["guest-rig", "plot", "tests-vhost-front", "xtask-shared"],
+    ),
     ("xtask-shared", &["guest-rig"]),
 ];
 
@@ -295,11 +302,29 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("driver", &["controller", "loopback", "port", "subsystem"]),
     ("engine", &["nvme-spec"]),
     ("media", &["controller", "loopback", "subsystem"]),
-    ("transport", &["driver", "loopback", "media", "subsystem"]),
+    ("reactor", &["tests-vhost-front"]),
+    (
+        "transport",
+        &[
+            "driver",
+            "loopback",
+            "media",
+            "subsystem",
+            "tests-vhost-front",
+        ],
+    ),
+    ("tests-vhost-front", &["guest-rig"]),
     ("tests-vm", &["guest-rig"]),
     (
         "nvmirage",
-        &["driver", "guest-rig", "nvme-spec", "simulate", "vfio-user"],
+        &[
+            "driver",
+            "guest-rig",
+            "nvme-spec",
+            "simulate",
+            "tests-vhost-front",
+            "vfio-user",
+        ],
     ),
 ];
 

@@ -11,6 +11,8 @@ mod drives;
 mod exports;
 mod fabrics;
 mod files;
+mod front_end;
+mod front_ends;
 mod fuse;
 mod hosts;
 mod initiator;
@@ -27,6 +29,7 @@ mod network;
 mod observe;
 mod operators;
 mod over_nbd;
+mod over_vhost;
 mod partitions;
 mod physical;
 mod queues;
@@ -47,6 +50,9 @@ mod tenants;
 mod tls;
 mod traces;
 mod travel;
+mod vhost_codec;
+mod vhost_rings;
+mod vhost_session;
 mod wear;
 mod written;
 mod zones;
@@ -68,6 +74,8 @@ const ALL: &[&[Mutation]] = &[
     exports::MUTATIONS,
     fabrics::MUTATIONS,
     files::MUTATIONS,
+    front_end::MUTATIONS,
+    front_ends::MUTATIONS,
     fuse::MUTATIONS,
     hosts::MUTATIONS,
     initiator::MUTATIONS,
@@ -82,6 +90,7 @@ const ALL: &[&[Mutation]] = &[
     network::MUTATIONS,
     operators::MUTATIONS,
     over_nbd::MUTATIONS,
+    over_vhost::MUTATIONS,
     partitions::MUTATIONS,
     physical::MUTATIONS,
     read_only::MUTATIONS,
@@ -101,6 +110,9 @@ const ALL: &[&[Mutation]] = &[
     tls::MUTATIONS,
     traces::MUTATIONS,
     travel::MUTATIONS,
+    vhost_codec::MUTATIONS,
+    vhost_rings::MUTATIONS,
+    vhost_session::MUTATIONS,
     wear::MUTATIONS,
     written::MUTATIONS,
     zones::MUTATIONS,

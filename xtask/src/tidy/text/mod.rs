@@ -40,6 +40,7 @@ const SAFE_CRATES: &[&str] = &[
     "trace-file",
     "transport",
     "vfio-user",
+    "vhost-user",
 ];
 
 /// Crates on the way of a command, which turn on the lists of clippy.toml.
@@ -51,6 +52,7 @@ const DATA_PATH_CRATES: &[&str] = &[
     "nbd",
     "port",
     "transport",
+    "vhost-user",
 ];
 const DATA_PATH_LINTS: [&str; 3] = [
     "disallowed_types",
