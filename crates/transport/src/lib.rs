@@ -19,7 +19,9 @@
     clippy::disallowed_macros
 )]
 
+mod eventfd;
 mod host;
 pub mod nbd;
 pub mod nvme_tcp;
 pub mod vfio_user;
+pub mod vhost_user;

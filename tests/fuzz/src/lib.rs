@@ -27,6 +27,7 @@ mod tcp_stream;
 mod tcp_target;
 mod tls_hello;
 mod trace_file;
+mod vhost_session;
 
 use arbitrary::{Arbitrary, Unstructured};
 
@@ -72,6 +73,8 @@ targets! {
     tls_hello
     /// Files with traces have any content.
     trace_file
+    /// A front end of a vhost-user-blk device sends anything, and its guest writes anything.
+    vhost_session
 }
 
 fn decoded<'a, T: Arbitrary<'a>>(bytes: &'a [u8]) -> Option<T> {

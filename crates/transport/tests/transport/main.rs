@@ -1,7 +1,9 @@
 //! Connections and sessions as a reactor uses them.
 
 mod caller;
+mod failing;
 mod nbd;
 mod nvme_tcp;
 mod resume;
 mod session;
+mod vhost_user;

@@ -14,10 +14,6 @@
 //!
 //! What it does NOT do: it emulates no MSI-X table, which a client does itself. There is no error
 //! or release interrupt: their types have no interrupts.
-//!
-//! An eventfd is the host's. It is set to non-blocking when it arrives, so that a full counter does
-//! not block. The host can undo that and fill the counter: it then blocks the reactor that it
-//! shares.
 
 #[cfg(test)]
 mod pin_tests;
@@ -26,18 +22,18 @@ mod tests;
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use arrayvec::ArrayVec;
 use controller::{Controller, Interrupt};
 use memory::EventFd;
 use rustix::event::epoll;
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 use vfio_user::MAX_FDS;
 use vfio_user::message::{IrqAction, IrqData, IrqFlags, IrqInfo, SetIrqs, irq_index};
 
 use super::{Answer, SessionConfig};
+use crate::eventfd::eventfd;
 
 /// One interrupt of a type.
 #[derive(Debug, Default)]
@@ -462,18 +458,4 @@ fn range(request: &SetIrqs<'_>, count: usize) -> Result<Range<usize>, Errno> {
         return Err(Errno::INVAL);
     }
     Ok(request.start as usize..end)
-}
-
-/// Takes a host's descriptor, if it is an eventfd: writing to anything else might block, or do
-/// worse.
-fn eventfd(fd: OwnedFd) -> Result<EventFd, Errno> {
-    let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let target = rustix::fs::readlink(name, Vec::new())?;
-    if target.as_bytes() != b"anon_inode:[eventfd]" {
-        tracing::debug!("a host's interrupt descriptor is {target:?}, not an eventfd");
-        return Err(Errno::INVAL);
-    }
-    let flags = rustix::fs::fcntl_getfl(fd.as_fd())?;
-    rustix::fs::fcntl_setfl(fd.as_fd(), flags | OFlags::NONBLOCK)?;
-    Ok(EventFd::from_fd(fd))
 }

@@ -12,121 +12,23 @@ use controller::{Controller, ControllerConfig, DoorbellMode, Fabrics, Interface}
 use driver::bus::Bus as _;
 use loopback::InProcess;
 use media::{Medium, MediumKind, MediumSpec};
-use memory::{DmaView, DoorbellPages, Segment};
+use memory::DoorbellPages;
 use nbd::{Command, CommandFlags, Request};
 use port::namespace::Namespace;
-use port::ticket::Ticket;
 use port::time::Time;
-use port::{Added, Cause, Channel, ChannelId, Channels, Done, Outcome};
+use port::{ChannelId, Channels};
 use subsystem::{
     Change, ControllerSet, Operation, OperatorRequest, Requester, Step, Subsystem, SubsystemConfig,
 };
 use transport::nbd::{Client, Newcomer, Offers, Progress, QUEUE_DEPTH, QUEUES, offer};
 
+pub(super) use crate::failing::Asked;
+use crate::failing::Failing;
+
 /// Bytes of each namespace.
 pub(super) const LEN: u64 = 48 << 20;
 /// Bytes of one command.
 const MAX_TRANSFER: u32 = 256 << 10;
-
-/// A medium that does not only what it is asked for, and notes what that is.
-pub(super) struct Failing {
-    inner: media::Channel,
-    /// Reads that begin there fail.
-    fails: Option<Range<u64>>,
-    /// How often a comparison finds a difference, as if another host had written.
-    differs: u32,
-    /// It keeps the commands that change something, and does not end them.
-    holds: bool,
-    held: Vec<Ticket>,
-    /// What it was asked for, except reads.
-    asked: Vec<Asked>,
-    /// Of each command that changes something, whether it has Force Unit Access; and `true` for
-    /// each flush.
-    stable: Vec<bool>,
-}
-
-/// What a medium was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    Write { fua: bool },
-    Zero { fua: bool, deallocates: bool },
-    Deallocate,
-    Flush,
-    Other,
-}
-
-impl Channel for Failing {
-    fn add(
-        &mut self,
-        ticket: Ticket,
-        request: &port::Request<'_>,
-        segments: &[Segment<'_>],
-        view: &Arc<DmaView>,
-    ) -> Added {
-        match request {
-            port::Request::Write { fua, .. }
-            | port::Request::CompareAndWrite { fua, .. }
-            | port::Request::WriteZeroes { fua, .. } => self.stable.push(*fua),
-            port::Request::Deallocate { .. } => self.stable.push(false),
-            port::Request::Flush => self.stable.push(true),
-            _ => {}
-        }
-        if let (port::Request::Read { offset, .. }, Some(fails)) = (request, &self.fails)
-            && fails.contains(offset)
-        {
-            return Added::Done(ticket, Outcome::of(Cause::ReadFailed));
-        }
-        let asked = match request {
-            port::Request::Read { .. } => None,
-            port::Request::Write { fua, .. } | port::Request::CompareAndWrite { fua, .. } => {
-                Some(Asked::Write { fua: *fua })
-            }
-            port::Request::WriteZeroes {
-                fua, deallocate, ..
-            } => Some(Asked::Zero {
-                fua: *fua,
-                deallocates: *deallocate,
-            }),
-            port::Request::Deallocate { .. } => Some(Asked::Deallocate),
-            port::Request::Flush => Some(Asked::Flush),
-            _ => Some(Asked::Other),
-        };
-        self.asked.extend(asked);
-        if self.holds && asked.is_some() {
-            self.held.push(ticket);
-            return Added::Pending;
-        }
-        if matches!(request, port::Request::CompareAndWrite { .. }) && self.differs > 0 {
-            self.differs -= 1;
-            return Added::Done(ticket, Outcome::of(Cause::CompareMismatch));
-        }
-        self.inner.add(ticket, request, segments, view)
-    }
-
-    fn submit(&mut self) {
-        self.inner.submit();
-    }
-
-    fn reap(&mut self, done: &mut Vec<Done>) {
-        self.inner.reap(done);
-    }
-
-    fn in_flight(&self) -> u32 {
-        self.inner.in_flight() + self.held.len() as u32
-    }
-
-    fn is_full(&self, request: &port::Request<'_>) -> bool {
-        self.inner.is_full(request)
-    }
-}
-
-impl Drop for Failing {
-    fn drop(&mut self) {
-        for ticket in self.held.drain(..) {
-            ticket.retire();
-        }
-    }
-}
 
 /// How a client negotiates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,15 +96,7 @@ impl Rig {
         let kind = MediumKind::Ram { size: 2 * LEN };
         let medium = Medium::open(&MediumSpec { kind }).unwrap();
         let mut channels = Channels::new();
-        let channel = Failing {
-            inner: medium.channel(64).unwrap(),
-            fails: None,
-            differs: 0,
-            holds: false,
-            held: Vec::new(),
-            asked: Vec::new(),
-            stable: Vec::new(),
-        };
+        let channel = Failing::new(medium.channel(64).unwrap());
         assert!(channels.insert(channel).is_ok());
         let namespace = |shift: u8, nsid: u32| Namespace {
             nsid,

@@ -1,0 +1,217 @@
+//! A split ring (VIRTIO 1.3, 2.7).
+
+use std::sync::Arc;
+
+use memory::{DmaView, Hint, SplitRing, full_fence};
+
+use super::chain::{Tables, walk};
+use super::fault::RingFault;
+use super::ids::Ids;
+use super::inflight::{Record, SplitRecord};
+use super::request::{Head, Pieces};
+use super::setup::Setup;
+
+/// `VIRTQ_AVAIL_F_NO_INTERRUPT` and `VIRTQ_USED_F_NO_NOTIFY`.
+const NO_INTERRUPT: u16 = 1;
+const NO_NOTIFY: u16 = 1;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Split {
+    ring: SplitRing,
+    size: u16,
+    has_event_idx: bool,
+    has_indirect: bool,
+    /// Available index of the next request.
+    next: u16,
+    /// Used index of the next request, and as the driver has it.
+    used: u16,
+    published: u16,
+    /// Requests that the driver has not got back: those in flight, and those to publish.
+    held: u16,
+    /// First descriptors of the requests in flight.
+    in_flight: Ids,
+    record: Option<SplitRecord>,
+    /// Requests of a former back end to take again; the first one is the last here.
+    pending: Vec<u16>,
+    resubmitted: u64,
+    /// A former back end may have died before it notified.
+    owes_notification: bool,
+    /// Whether the driver is to notify, by the flags; `None`: as a former back end has left it.
+    is_armed: Option<bool>,
+}
+
+impl Split {
+    pub(super) fn new(
+        view: &Arc<DmaView>,
+        setup: &Setup,
+        record: Option<Record>,
+    ) -> Result<Self, RingFault> {
+        let size = setup.size;
+        if !size.is_power_of_two() {
+            return Err(RingFault::Size(size));
+        }
+        let next = u16::try_from(setup.base).map_err(|_| RingFault::Base(setup.base))?;
+        let parts = [setup.descriptors, setup.driver, setup.device];
+        let ring = SplitRing::new(view, size, parts, setup.has_event_idx)?;
+        let used = ring.used_index();
+        let mut split = Self {
+            ring,
+            size,
+            has_event_idx: setup.has_event_idx,
+            has_indirect: setup.has_indirect,
+            next,
+            used,
+            published: used,
+            held: 0,
+            in_flight: Ids::new(size.into()),
+            record: None,
+            pending: Vec::new(),
+            resubmitted: 0,
+            owes_notification: false,
+            is_armed: None,
+        };
+        if let Some(record) = record {
+            let (record, left) = SplitRecord::open(record, size, used)?;
+            if left.was_used {
+                // At most as many as the ring has entries.
+                split.held = left.pending.len() as u16;
+                split.next = used.wrapping_add(split.held);
+                split.owes_notification = true;
+            }
+            split.pending = left.pending;
+            split.record = Some(record);
+        }
+        Ok(split)
+    }
+
+    pub(super) fn resolve(&mut self, view: &Arc<DmaView>) -> Result<(), RingFault> {
+        Ok(self.ring.resolve(view)?)
+    }
+
+    #[inline]
+    pub(super) fn take(
+        &mut self,
+        view: &DmaView,
+        hint: &mut Hint,
+        pieces: &mut Pieces,
+    ) -> Result<Option<Head>, RingFault> {
+        pieces.clear();
+        let mut tables = Tables {
+            view,
+            hint,
+            are_allowed: self.has_indirect,
+        };
+        if let Some(&id) = self.pending.last() {
+            walk(&self.ring, self.size, id, &mut tables, pieces)?;
+            self.pending.pop();
+            self.in_flight.insert(id);
+            self.resubmitted += 1;
+            return Ok(Some(head(id)));
+        }
+        let ahead = self.ring.available_index().wrapping_sub(self.next);
+        if ahead == 0 {
+            return Ok(None);
+        }
+        if ahead > self.size - self.held {
+            return Err(RingFault::Ahead);
+        }
+        let id = self.ring.available_entry(self.next & (self.size - 1));
+        if id >= self.size {
+            return Err(RingFault::Index(id));
+        }
+        if self.in_flight.contains(id) {
+            return Err(RingFault::Twice(id));
+        }
+        walk(&self.ring, self.size, id, &mut tables, pieces)?;
+        self.in_flight.insert(id);
+        if let Some(record) = &mut self.record {
+            record.taken(id);
+        }
+        self.held += 1;
+        self.next = self.next.wrapping_add(1);
+        Ok(Some(head(id)))
+    }
+
+    #[inline]
+    pub(super) fn give_back(&mut self, head: Head, written: u32) {
+        if !self.in_flight.remove(head.id) {
+            debug_assert!(false, "{head:?} is not in flight");
+            return;
+        }
+        let slot = self.used & (self.size - 1);
+        self.ring.store_used_entry(slot, head.id, written);
+        self.used = self.used.wrapping_add(1);
+        if let Some(record) = &mut self.record {
+            record.given_back(head.id);
+        }
+    }
+
+    #[inline]
+    pub(super) fn publish(&mut self) -> bool {
+        let owed = std::mem::take(&mut self.owes_notification);
+        let (old, new) = (self.published, self.used);
+        if old == new {
+            return owed;
+        }
+        self.ring.store_used_index(new);
+        self.published = new;
+        self.held -= new.wrapping_sub(old);
+        if let Some(record) = &mut self.record {
+            record.published(new);
+        }
+        full_fence();
+        let wants = if self.has_event_idx {
+            // 2.7.7.2: whether the index went past the event.
+            let past = new.wrapping_sub(self.ring.used_event()).wrapping_sub(1);
+            past < new.wrapping_sub(old)
+        } else {
+            self.ring.available_flags() & NO_INTERRUPT == 0
+        };
+        wants || owed
+    }
+
+    #[inline]
+    pub(super) fn has_more(&self) -> bool {
+        self.ring.available_index() != self.next || !self.pending.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn disarm(&mut self) {
+        // With an index of events the last one that was stored stays behind.
+        if !self.has_event_idx && self.is_armed != Some(false) {
+            self.ring.store_used_flags(NO_NOTIFY);
+            self.is_armed = Some(false);
+        }
+    }
+
+    #[inline]
+    pub(super) fn arm(&mut self) -> bool {
+        if self.has_event_idx {
+            self.ring.store_available_event(self.next);
+        } else if self.is_armed != Some(true) {
+            self.ring.store_used_flags(0);
+            self.is_armed = Some(true);
+        }
+        full_fence();
+        !self.has_more()
+    }
+
+    pub(super) fn base(&self) -> u32 {
+        self.next.into()
+    }
+
+    pub(super) fn resubmitted(&self) -> u64 {
+        self.resubmitted
+    }
+}
+
+/// A request of a split ring.
+#[inline]
+fn head(id: u16) -> Head {
+    Head {
+        id,
+        count: 1,
+        slot: 0,
+    }
+}
