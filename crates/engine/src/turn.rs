@@ -288,6 +288,12 @@ impl<C: Channel> Engine<C> {
         Some(controller)
     }
 
+    /// A controller, for a look of its transport that mostly finds nothing: it gets no turn for
+    /// that. Where the transport has done something, [`Self::controller_mut`] is to be called.
+    pub fn peek_controller(&mut self, slot: ControllerSlot) -> Option<&mut Controller> {
+        self.members.get_mut(slot.0)
+    }
+
     /// Watches commands of a controller from now on, or none any more
     /// ([`Controller::watch_commands`]).
     pub fn watch_commands(&mut self, slot: ControllerSlot, spec: Option<WatchSpec>) {

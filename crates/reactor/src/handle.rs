@@ -187,7 +187,7 @@ impl ReactorHandle {
         Ok(all.into_iter().map(|(id, at)| (id, at.0.into())).collect())
     }
 
-    /// The controllers of a controller's hosts over NVMe/TCP or NBD clients, with their
+    /// The controllers of a controller's hosts over NVMe/TCP, NBD clients or front end, with their
     /// identifiers.
     pub fn associations(&self, slot: ControllerSlot) -> anyhow::Result<Vec<(u16, ControllerSlot)>> {
         self.ask(|answer| Message::Associations(slot, answer))
@@ -198,7 +198,7 @@ impl ReactorHandle {
         self.ask(Message::Counts)
     }
 
-    /// What the hosts of each controller over NVMe/TCP or NBD have done.
+    /// What the hosts of each controller over NVMe/TCP, NBD or vhost-user-blk have done.
     pub fn network_counts(&self) -> anyhow::Result<Vec<(ControllerSlot, NetworkCounts)>> {
         self.ask(Message::NetworkCounts)
     }
@@ -315,15 +315,15 @@ impl ReactorHandle {
         self.ask(Message::IsDrained)
     }
 
-    /// Ends a controller's hosts over NVMe/TCP or NBD clients whose controllers have these
-    /// identifiers; returns those that were there.
+    /// Ends a controller's hosts over NVMe/TCP, NBD clients or front end whose controllers have
+    /// these identifiers; returns those that were there.
     pub fn disconnect(&self, slot: ControllerSlot, cntlids: Vec<u16>) -> anyhow::Result<Vec<u16>> {
         self.ask(|answer| Message::Disconnect(slot, cntlids, answer))
     }
 
-    /// Ends all hosts over NVMe/TCP and all NBD clients, and accepts none until
+    /// Ends all hosts over NVMe/TCP, all NBD clients and all front ends, and accepts none until
     /// [`Self::set_paused`] ends the pause. [`Self::has_parted`] says when they have closed their
-    /// connections; those of NBD clients are closed at once.
+    /// connections; those of NBD clients and front ends are closed at once.
     pub fn disconnect_all(&self) -> anyhow::Result<()> {
         self.ask(Message::DisconnectAll)
     }

@@ -7,8 +7,9 @@
 //! [`snapshots`] captures the state of timing models, [`maps`] that of media, and `reports` passes
 //! reports of drives on. [`custody`] has the locks of media that move. [`inspect`] inspects queues
 //! on any reactor. [`presence`] shows whether a host is attached, and [`network`] what hosts over
-//! NVMe/TCP and NBD have done. [`memory_care`] and [`nodes`] look after the memory that reactors
-//! copy. `branches` has the queues of hosts over NVMe/TCP whose controllers are on another reactor.
+//! NVMe/TCP, NBD and vhost-user-blk have done. [`memory_care`] and [`nodes`] look after the memory
+//! that reactors copy. `branches` has the queues of hosts over NVMe/TCP whose controllers are on
+//! another reactor.
 //!
 //! Files, HTTP and the plan of a configuration are the server's: this crate gets what is open, with
 //! the live keys of its controllers, and reports by answers and the functions that it is given.

@@ -92,10 +92,10 @@ pub(crate) enum Message {
     AddController(Box<NewController>, Answer<anyhow::Result<ControllerSlot>>),
     /// Detach the host of a controller and remove the controller.
     RemoveController(ControllerSlot, Answer<()>),
-    /// End a controller's hosts over NVMe/TCP or NBD clients whose controllers have these
-    /// identifiers; the answer is those that were there.
+    /// End a controller's hosts over NVMe/TCP, NBD clients or front end whose controllers have
+    /// these identifiers; the answer is those that were there.
     Disconnect(ControllerSlot, Vec<u16>, Answer<Vec<u16>>),
-    /// End all hosts over NVMe/TCP and all NBD clients.
+    /// End all hosts over NVMe/TCP, all NBD clients and all front ends.
     DisconnectAll(Answer<()>),
     /// Report whether no connection over NVMe/TCP is to close.
     HasParted(Answer<bool>),
@@ -117,8 +117,8 @@ pub(crate) enum Message {
     Tenants(Vec<TenantNews>, Answer<()>),
     /// Report the controller's part of an inspection.
     InspectController(ControllerSlot, usize, Answer<Option<ControllerView>>),
-    /// Report the controllers of a controller's hosts over NVMe/TCP or NBD clients, with their
-    /// identifiers.
+    /// Report the controllers of a controller's hosts over NVMe/TCP, NBD clients or front end, with
+    /// their identifiers.
     Associations(ControllerSlot, Answer<Vec<(u16, ControllerSlot)>>),
     /// Report the state of a completion queue of that reactor's controller, if it lives here.
     InspectLane(
@@ -132,7 +132,7 @@ pub(crate) enum Message {
     Look(LookAsked),
     /// Report the counters of all controllers.
     Counts(Answer<Vec<(ControllerSlot, Counted)>>),
-    /// Report what the hosts over NVMe/TCP, or the NBD clients, of each entrance have done.
+    /// Report what the hosts over NVMe/TCP, NBD clients or front ends of each entrance have done.
     NetworkCounts(Answer<Vec<(ControllerSlot, NetworkCounts)>>),
     /// Start or stop tracing the commands of a controller.
     Trace(ControllerSlot, Option<TraceSpec>, Option<Answer<()>>),
@@ -167,6 +167,8 @@ pub enum Way {
     /// Over NBD, each client with a controller of its own that is made when it has chosen a
     /// namespace.
     Nbd(NbdListening),
+    /// Over vhost-user-blk, each front end with a controller of its own that is made when it comes.
+    VhostUserBlk(VhostListening),
 }
 
 /// A listening socket for hosts over NVMe/TCP.
@@ -196,6 +198,15 @@ pub enum NbdListener {
     Unix(UnixListener),
     /// Clients over a network.
     Tcp(TcpListener),
+}
+
+/// A listening socket for front ends of vhost-user-blk, one at a time.
+#[derive(Debug)]
+pub struct VhostListening {
+    /// The socket, which does not block.
+    pub listener: UnixListener,
+    /// Rings that the device has: 1 to [`transport::vhost_user::RINGS`].
+    pub rings: u16,
 }
 
 /// A controller to serve.

@@ -1,13 +1,15 @@
-//! What the hosts of a controller over NVMe/TCP or NBD have done: sums that only grow.
+//! What the hosts of a controller over NVMe/TCP, NBD or vhost-user-blk have done: sums that only
+//! grow.
 
 use std::collections::BTreeMap;
 
 use subsystem::HealthRecord;
-use transport::nbd;
 use transport::nvme_tcp::Counters;
+use transport::{nbd, vhost_user};
 
 /// See the module. Names are those of [`transport::nvme_tcp::End`],
-/// [`transport::nvme_tcp::Refusal`] and [`transport::nbd::End`], so their number is bounded.
+/// [`transport::nvme_tcp::Refusal`], [`transport::nbd::End`] and [`transport::vhost_user::End`], so
+/// their number is bounded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkCounts {
     /// Hosts that have connected.
@@ -16,11 +18,14 @@ pub struct NetworkCounts {
     pub all: Counters,
     /// What all NBD clients have done, also those that have ended.
     pub nbd: nbd::Counters,
-    /// Associations and NBD clients that have ended, by the name of their end.
+    /// What all front ends of vhost-user-blk have done, also those that have ended.
+    pub vhost: vhost_user::Counters,
+    /// Associations, NBD clients and front ends that have ended, by the name of their end.
     pub ended: BTreeMap<&'static str, u64>,
     /// What commands of hosts that have left moved.
     pub(crate) moved: HealthRecord,
-    /// Connections that have become no queue or client, by the name of their end or refusal.
+    /// Connections that have become no queue, client or front end, by the name of their end or
+    /// refusal.
     pub refused: BTreeMap<&'static str, u64>,
 }
 
@@ -29,6 +34,7 @@ pub struct NetworkCounts {
 pub(crate) enum Done {
     Tcp(Counters),
     Nbd(nbd::Counters),
+    Vhost(vhost_user::Counters),
 }
 
 impl NetworkCounts {
@@ -42,6 +48,7 @@ impl NetworkCounts {
         match done {
             Done::Tcp(done) => self.all.add(done),
             Done::Nbd(done) => self.nbd.add(done),
+            Done::Vhost(done) => self.vhost.add(done),
         }
     }
 
@@ -49,5 +56,25 @@ impl NetworkCounts {
     pub(crate) fn end(&mut self, done: &Done, name: &'static str) {
         self.add(done);
         *self.ended.entry(name).or_default() += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn front_ends_that_have_ended_stay_in_the_sums() {
+        let mut counts = NetworkCounts::default();
+        let done = vhost_user::Counters {
+            requests: 7,
+            calls: 2,
+            ..vhost_user::Counters::default()
+        };
+        counts.end(&Done::Vhost(done.clone()), "closed");
+        // One that is there is added to a copy.
+        counts.add(&Done::Vhost(done));
+        assert_eq!((counts.vhost.requests, counts.vhost.calls), (14, 4));
+        assert_eq!(counts.ended, [("closed", 1)].into());
     }
 }

@@ -1,5 +1,5 @@
-//! Whether a controller has a host, and the host's process; of a controller over NVMe/TCP or NBD,
-//! its hosts: written by the reactor, read by any thread.
+//! Whether a controller has a host, and the host's process; of a controller over NVMe/TCP, NBD or
+//! vhost-user-blk, its hosts: written by the reactor, read by any thread.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,21 +16,22 @@ pub type Announce = fn(controller: &str, is_there: bool);
 pub struct Presence {
     /// A single word, so that a reader never combines two hosts.
     host: AtomicU64,
-    /// Hosts over NVMe/TCP and NBD clients, in order of arrival. The lock is taken when one comes
-    /// or goes, and by readers.
+    /// Hosts over NVMe/TCP, NBD clients and front ends, in order of arrival. The lock is taken when
+    /// one comes or goes, and by readers.
     hosts: Mutex<Vec<HostView>>,
     announce: Announce,
 }
 
 /// A host over NVMe/TCP: an association, which has an admin connection and I/O connections. Or an
-/// NBD client, which has one connection.
+/// NBD client or a front end of vhost-user-blk, which has one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostView {
     /// Identifier of its controller.
     pub cntlid: u16,
-    /// NVMe Qualified Name of the host; empty of an NBD client, which has none.
+    /// NVMe Qualified Name of the host; empty of an NBD client or front end, which has none.
     pub nqn: String,
-    /// Export of an NBD client: the name of a namespace. `None`: a host over NVMe/TCP.
+    /// Export of an NBD client, or disk of a front end: the name of a namespace. `None`: a host
+    /// over NVMe/TCP.
     pub export: Option<String>,
     /// Address of its admin connection, or of its only one. `None`: it has come over a UNIX socket.
     pub address: Option<SocketAddr>,
@@ -42,7 +43,8 @@ pub struct HostView {
     pub io_queues: u16,
     /// Keep alive timeout in milliseconds; 0: none.
     pub keep_alive_ms: u32,
-    /// Time of its Connect command, or of the choice of its export, on the reactors' clock.
+    /// Time of its Connect command, of the choice of its export, or at which the front end was
+    /// accepted, on the reactors' clock.
     pub connected: Time,
 }
 
@@ -72,7 +74,7 @@ impl Presence {
         (self.announce)(controller, false);
     }
 
-    /// A host over NVMe/TCP has connected, or an NBD client has chosen its export.
+    /// A host over NVMe/TCP or a front end has connected, or an NBD client has chosen its export.
     pub fn enter_association(&self, controller: &str, host: HostView) {
         let mut hosts = self.all();
         hosts.push(host);

@@ -1,5 +1,5 @@
-//! The controller of a host over NVMe/TCP, or of an NBD client: it exists for as long as the host's
-//! association or connection does.
+//! The controller of a host over NVMe/TCP, of an NBD client, or of a front end of vhost-user-blk:
+//! it exists for as long as the host's association or connection does.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -28,6 +28,8 @@ pub(crate) struct Attached {
     target: ControllerSlot,
     slot: ControllerSlot,
     cntlid: u16,
+    /// Name of the namespace that it has, where it has one only.
+    export: Option<String>,
     /// What it enters the list of hosts with, until it has: when it has proved what it has to.
     pending: Option<HostView>,
     /// The log tells of its beginning and its end.
@@ -55,6 +57,10 @@ pub(crate) struct Attached {
     has_io: bool,
     /// When it must be polled although nothing happens, as of its last poll.
     due: Option<Time>,
+    /// The driver of this front end notifies: since it was polled last, it was asked to.
+    is_armed: bool,
+    /// It is among the front ends that the reactor looks at without an event.
+    is_listed: bool,
 }
 
 impl Attached {
@@ -72,6 +78,7 @@ impl Attached {
             target,
             slot,
             cntlid: host.cntlid,
+            export: host.export.clone(),
             pending: Some(host),
             is_told: false,
             presence,
@@ -86,6 +93,8 @@ impl Attached {
             has_more: true,
             has_io: false,
             due: Some(now),
+            is_armed: false,
+            is_listed: false,
         }
     }
 
@@ -153,6 +162,9 @@ impl Attached {
             };
             poller.set(connection, source, interest)
         };
+        let watch_only = |(connection, [input, output]): (BorrowedFd<'_>, [bool; 2])| {
+            poller.set(connection, source, Interest { input, output })
+        };
         match link {
             Link::Tcp(association) => {
                 self.is_to_place |= self.openings != association.openings();
@@ -164,9 +176,11 @@ impl Attached {
                 let mut all = association.connections();
                 all.try_for_each(|(_, connection, output)| watch(connection, output))
             }
-            Link::Nbd(client) => {
-                let (connection, [input, output]) = client.connection();
-                poller.set(connection, source, Interest { input, output })
+            Link::Nbd(client) => watch_only(client.connection()),
+            Link::Vhost(session) => {
+                let ([connection], notifications) = session.descriptors();
+                poller.set(notifications, source, Interest::INPUT)?;
+                watch_only(connection)
             }
         }
     }
@@ -187,6 +201,54 @@ impl Attached {
     #[inline]
     pub(crate) fn is_nbd(&self) -> bool {
         matches!(self.link, Some(Link::Nbd(_)))
+    }
+
+    /// Whether it is a front end's that has not ended.
+    #[inline]
+    pub(crate) fn is_front_end(&self) -> bool {
+        matches!(self.link, Some(Link::Vhost(_)))
+    }
+
+    /// Whether it is a front end's that the reactor is to look at without an event from now on.
+    #[inline]
+    pub(crate) fn is_to_list(&mut self) -> bool {
+        self.is_front_end() && !std::mem::replace(&mut self.is_listed, true)
+    }
+
+    /// The reactor looks at it when there is an event.
+    pub(crate) fn unlist(&mut self) {
+        self.is_listed = false;
+    }
+
+    /// Has the driver of a front end notify from now on. False where it has something meanwhile: it
+    /// is hot then. Others always wake the reactor.
+    pub(crate) fn arm(&mut self, controller: &Controller) -> bool {
+        let has_io = self.has_io;
+        if let Some(Link::Vhost(session)) = &mut self.link
+            && !self.is_armed
+        {
+            self.is_armed =
+                session.is_valid(controller) && !session.has_posted(has_io) && session.arm();
+            self.has_more |= !self.is_armed;
+            return self.is_armed;
+        }
+        true
+    }
+
+    /// Whether the driver of this front end notifies.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.is_armed
+    }
+
+    /// Whether its controller completes something soon, or it is to be polled at a deadline.
+    #[inline]
+    pub(crate) fn expects(&self) -> bool {
+        self.has_io || self.due.is_some()
+    }
+
+    /// Whether it has done nothing for so long.
+    pub(crate) fn is_idle_for(&self, now: Time, ns: u64) -> bool {
+        now.since(self.worked) >= ns
     }
 
     /// Whether it can go on with the namespaces that its controller has now.
@@ -216,6 +278,7 @@ impl Attached {
             return false;
         };
         let (worked, ended) = link.poll(controller, now, is_hot);
+        self.is_armed = false;
         self.has_more = worked;
         if worked {
             self.worked = now;
@@ -237,16 +300,12 @@ impl Attached {
     }
 
     fn tell_of_end(&self, ended: &Ended) {
-        let (host, export) = match &self.link {
-            Some(Link::Tcp(association)) => (Some(&association.host().nqn), None),
-            Some(Link::Nbd(client)) => (None, Some(client.export())),
-            None => (None, None),
-        };
+        let host = self.association().map(|it| &it.host().nqn);
         if self.is_told {
             tracing::info!(
                 controller = self.name,
                 host,
-                export,
+                export = self.export,
                 cntlid = self.cntlid,
                 "host detached: {ended}"
             );
@@ -316,11 +375,11 @@ impl Attached {
     fn association(&self) -> Option<&Association> {
         match &self.link {
             Some(Link::Tcp(association)) => Some(association),
-            Some(Link::Nbd(_)) | None => None,
+            Some(Link::Nbd(_) | Link::Vhost(_)) | None => None,
         }
     }
 
-    /// Queues here that may be served elsewhere. The one of an NBD client stays.
+    /// Queues here that may be served elsewhere. That of an NBD client or front end stays.
     pub(crate) fn may_depart(&self) -> Vec<u16> {
         let association = self.association();
         association.map_or_else(Vec::new, Association::may_depart)
@@ -352,7 +411,7 @@ impl Attached {
     ) -> Result<(), Branch> {
         match &mut self.link {
             Some(Link::Tcp(association)) => association.come_back(branch, end, controller, now),
-            Some(Link::Nbd(_)) | None => Err(branch),
+            Some(Link::Nbd(_) | Link::Vhost(_)) | None => Err(branch),
         }
     }
 
@@ -361,11 +420,11 @@ impl Attached {
         self.done.take()
     }
 
-    /// Whether its host may stay where these are allowed. NBD clients have no names.
+    /// Whether its host may stay where these are allowed. NBD clients and front ends have no names.
     pub(crate) fn may_stay(&self, access: &Access) -> bool {
         match &self.link {
             Some(Link::Tcp(it)) => access.keeps(&it.host().nqn, it.proof(), it.is_secured()),
-            Some(Link::Nbd(_)) => true,
+            Some(Link::Nbd(_) | Link::Vhost(_)) => true,
             None => false,
         }
     }

@@ -1,4 +1,5 @@
-//! The host's side of a dynamic controller: an association over NVMe/TCP, or an NBD client.
+//! The host's side of a dynamic controller: an association over NVMe/TCP, an NBD client, or a front
+//! end of vhost-user-blk.
 
 use std::fmt;
 
@@ -6,6 +7,7 @@ use controller::Controller;
 use port::time::Time;
 use transport::nbd::{self, Client};
 use transport::nvme_tcp::{Association, End, Farewell, Proof};
+use transport::vhost_user::{self, Session};
 
 use crate::network::Done;
 
@@ -14,6 +16,7 @@ use crate::network::Done;
 pub(crate) enum Link {
     Tcp(Box<Association>),
     Nbd(Box<Client>),
+    Vhost(Box<Session>),
 }
 
 /// Why the reactor ends a host.
@@ -30,6 +33,7 @@ pub(crate) enum Cause {
 pub(super) enum Ended {
     Tcp(End),
     Nbd(nbd::End),
+    Vhost(vhost_user::End),
 }
 
 impl Ended {
@@ -38,6 +42,7 @@ impl Ended {
         match self {
             Ended::Tcp(end) => end.name(),
             Ended::Nbd(end) => end.name(),
+            Ended::Vhost(end) => end.name(),
         }
     }
 }
@@ -47,17 +52,18 @@ impl fmt::Display for Ended {
         match self {
             Ended::Tcp(end) => end.fmt(f),
             Ended::Nbd(end) => end.fmt(f),
+            Ended::Vhost(end) => end.fmt(f),
         }
     }
 }
 
 impl Link {
-    /// What the host has proved. There is nothing to prove over NBD.
+    /// What the host has proved. There is nothing to prove over NBD and vhost-user-blk.
     #[inline]
     pub(super) fn proof(&self) -> Proof {
         match self {
             Link::Tcp(association) => association.proof(),
-            Link::Nbd(_) => Proof::Unasked,
+            Link::Nbd(_) | Link::Vhost(_) => Proof::Unasked,
         }
     }
 
@@ -83,6 +89,10 @@ impl Link {
                 let polled = client.poll(controller, now);
                 (polled.worked, polled.ended.map(Ended::Nbd))
             }
+            Link::Vhost(session) => {
+                let polled = session.poll(controller, now, is_hot);
+                (polled.worked, polled.ended.map(Ended::Vhost))
+            }
         }
     }
 
@@ -91,6 +101,7 @@ impl Link {
         match self {
             Link::Tcp(association) => association.has_io_in_flight(),
             Link::Nbd(client) => client.has_io_in_flight(),
+            Link::Vhost(session) => session.has_io_in_flight(),
         }
     }
 
@@ -99,6 +110,7 @@ impl Link {
         match self {
             Link::Tcp(association) => association.next_deadline(),
             Link::Nbd(client) => client.next_deadline(),
+            Link::Vhost(session) => session.next_deadline(),
         }
     }
 
@@ -107,6 +119,7 @@ impl Link {
         match self {
             Link::Tcp(association) => association.has_posted(io),
             Link::Nbd(client) => client.has_posted(io),
+            Link::Vhost(session) => session.has_posted(io),
         }
     }
 
@@ -117,6 +130,7 @@ impl Link {
             // Its host is notified of changes.
             Link::Tcp(_) => true,
             Link::Nbd(client) => client.is_valid(controller),
+            Link::Vhost(session) => session.is_valid(controller),
         }
     }
 
@@ -125,6 +139,7 @@ impl Link {
         match self {
             Link::Tcp(association) => association.drain(controller, now),
             Link::Nbd(client) => client.drain(controller, now),
+            Link::Vhost(session) => session.drain(controller, now),
         }
     }
 
@@ -134,6 +149,7 @@ impl Link {
         match self {
             Link::Tcp(association) => association.changes(),
             Link::Nbd(client) => client.changes(),
+            Link::Vhost(session) => session.changes(),
         }
     }
 
@@ -144,6 +160,8 @@ impl Link {
             (Link::Tcp(_), Cause::Removed) => Ended::Tcp(End::Removed),
             (Link::Nbd(_), Cause::TooMany) => Ended::Nbd(nbd::End::TooManyClients),
             (Link::Nbd(_), Cause::Removed) => Ended::Nbd(nbd::End::Removed),
+            (Link::Vhost(_), Cause::TooMany) => Ended::Vhost(vhost_user::End::Taken),
+            (Link::Vhost(_), Cause::Removed) => Ended::Vhost(vhost_user::End::Removed),
         }
     }
 
@@ -151,11 +169,12 @@ impl Link {
         match self {
             Link::Tcp(association) => Done::Tcp(association.counters()),
             Link::Nbd(client) => Done::Nbd(client.counters()),
+            Link::Vhost(session) => Done::Vhost(session.counters()),
         }
     }
 
     /// Ends it, with an end of its own kind: its queues that are to come back from other reactors,
-    /// and the connections that are to close. The socket of an NBD client closes here.
+    /// and the connections that are to close. The socket of an NBD client or front end closes here.
     pub(super) fn end(self, ended: &Ended, now: Time) -> (Vec<u16>, Vec<Farewell>) {
         match (self, ended) {
             (Link::Tcp(mut association), Ended::Tcp(end)) => {

@@ -1,6 +1,7 @@
 //! A controller on its reactor, and the way in which its hosts reach it.
 
 pub(crate) mod association;
+pub(crate) mod back_end;
 pub(crate) mod entrance;
 pub(crate) mod exports;
 pub(crate) mod link;
@@ -20,6 +21,7 @@ use transport::nvme_tcp::Farewell;
 use transport::vfio_user::Session;
 
 use self::association::Attached;
+use self::back_end::BackEnd;
 use self::entrance::Roster;
 use self::exports::Exports;
 use self::local::Local;
@@ -37,7 +39,9 @@ pub(crate) enum Front {
     Target(Box<Target>),
     /// NBD clients, each with a controller of its own.
     Exports(Box<Exports>),
-    /// The controller of a host of the latter two.
+    /// One front end of vhost-user-blk at a time, with a controller of its own.
+    BackEnd(Box<BackEnd>),
+    /// The controller of a host of the latter three.
     Association(Box<Attached>),
 }
 
@@ -80,7 +84,9 @@ impl Hosted {
     fn local(&self) -> Option<&Local> {
         match &self.front {
             Front::Local(local) => Some(local),
-            Front::Target(_) | Front::Exports(_) | Front::Association(_) => None,
+            Front::Target(_) | Front::Exports(_) | Front::BackEnd(_) | Front::Association(_) => {
+                None
+            }
         }
     }
 
@@ -88,7 +94,9 @@ impl Hosted {
     fn local_mut(&mut self) -> Option<&mut Local> {
         match &mut self.front {
             Front::Local(local) => Some(local),
-            Front::Target(_) | Front::Exports(_) | Front::Association(_) => None,
+            Front::Target(_) | Front::Exports(_) | Front::BackEnd(_) | Front::Association(_) => {
+                None
+            }
         }
     }
 
@@ -96,7 +104,7 @@ impl Hosted {
     pub(crate) fn target_mut(&mut self) -> Option<&mut Target> {
         match &mut self.front {
             Front::Target(target) => Some(target),
-            Front::Local(_) | Front::Exports(_) | Front::Association(_) => None,
+            Front::Local(_) | Front::Exports(_) | Front::BackEnd(_) | Front::Association(_) => None,
         }
     }
 
@@ -104,7 +112,15 @@ impl Hosted {
     pub(crate) fn exports_mut(&mut self) -> Option<&mut Exports> {
         match &mut self.front {
             Front::Exports(exports) => Some(exports),
-            Front::Local(_) | Front::Target(_) | Front::Association(_) => None,
+            Front::Local(_) | Front::Target(_) | Front::BackEnd(_) | Front::Association(_) => None,
+        }
+    }
+
+    /// The entrance of front ends.
+    pub(crate) fn back_end_mut(&mut self) -> Option<&mut BackEnd> {
+        match &mut self.front {
+            Front::BackEnd(back_end) => Some(back_end),
+            Front::Local(_) | Front::Target(_) | Front::Exports(_) | Front::Association(_) => None,
         }
     }
 
@@ -113,6 +129,7 @@ impl Hosted {
         match &self.front {
             Front::Target(target) => Some(target.roster()),
             Front::Exports(exports) => Some(exports.roster()),
+            Front::BackEnd(back_end) => Some(back_end.roster()),
             Front::Local(_) | Front::Association(_) => None,
         }
     }
@@ -121,6 +138,7 @@ impl Hosted {
         match &mut self.front {
             Front::Target(target) => Some(target.roster_mut()),
             Front::Exports(exports) => Some(exports.roster_mut()),
+            Front::BackEnd(back_end) => Some(back_end.roster_mut()),
             Front::Local(_) | Front::Association(_) => None,
         }
     }
@@ -128,7 +146,10 @@ impl Hosted {
     /// Whether it is an entrance of hosts that get controllers of their own.
     #[inline]
     pub(crate) fn is_entrance(&self) -> bool {
-        matches!(self.front, Front::Target(_) | Front::Exports(_))
+        matches!(
+            self.front,
+            Front::Target(_) | Front::Exports(_) | Front::BackEnd(_)
+        )
     }
 
     /// Accepts no host until [`Self::open`].
@@ -136,6 +157,7 @@ impl Hosted {
         match &mut self.front {
             Front::Target(target) => target.close(now, poller),
             Front::Exports(exports) => exports.close(poller),
+            Front::BackEnd(back_end) => back_end.close(poller),
             Front::Local(_) | Front::Association(_) => {}
         }
     }
@@ -145,6 +167,7 @@ impl Hosted {
         match &mut self.front {
             Front::Target(target) => target.open(poller),
             Front::Exports(exports) => exports.open(poller),
+            Front::BackEnd(back_end) => back_end.open(poller),
             Front::Local(_) | Front::Association(_) => {}
         }
     }
@@ -154,7 +177,7 @@ impl Hosted {
     pub(crate) fn association_mut(&mut self) -> Option<&mut Attached> {
         match &mut self.front {
             Front::Association(attached) => Some(attached),
-            Front::Local(_) | Front::Target(_) | Front::Exports(_) => None,
+            Front::Local(_) | Front::Target(_) | Front::Exports(_) | Front::BackEnd(_) => None,
         }
     }
 
@@ -162,7 +185,7 @@ impl Hosted {
     pub(crate) fn target(&self) -> Option<ControllerSlot> {
         match &self.front {
             Front::Association(attached) => Some(attached.target()),
-            Front::Local(_) | Front::Target(_) | Front::Exports(_) => None,
+            Front::Local(_) | Front::Target(_) | Front::Exports(_) | Front::BackEnd(_) => None,
         }
     }
 
@@ -170,7 +193,7 @@ impl Hosted {
     #[inline]
     pub(crate) fn take_leaving(&mut self) -> Vec<Farewell> {
         match &mut self.front {
-            Front::Local(_) | Front::Exports(_) => Vec::new(),
+            Front::Local(_) | Front::Exports(_) | Front::BackEnd(_) => Vec::new(),
             Front::Target(target) => target.take_leaving(),
             Front::Association(attached) => attached.take_leaving(),
         }
@@ -205,6 +228,7 @@ impl Hosted {
             Front::Local(local) => local.watch(poller),
             Front::Target(target) => target.watch(poller),
             Front::Exports(exports) => exports.watch(poller),
+            Front::BackEnd(back_end) => back_end.watch(poller),
             Front::Association(attached) => attached.watch(poller),
         }
     }
@@ -220,6 +244,7 @@ impl Hosted {
             Front::Local(local) => local.is_in_transition(),
             Front::Target(target) => target.roster().is_leaving(),
             Front::Exports(exports) => exports.roster().is_leaving(),
+            Front::BackEnd(back_end) => back_end.is_to_serve() || back_end.roster().is_leaving(),
             Front::Association(attached) => attached.is_in_transition(),
         }
     }
@@ -230,6 +255,7 @@ impl Hosted {
             Front::Local(local) => local.next_deadline(),
             Front::Target(target) => target.next_deadline(),
             Front::Exports(exports) => exports.next_deadline(),
+            Front::BackEnd(back_end) => back_end.next_deadline(),
             Front::Association(attached) => attached.next_deadline(),
         }
     }
@@ -256,7 +282,7 @@ impl Hosted {
     pub(crate) fn poll(&mut self, controller: &mut Controller, now: Time, poller: &Poller) -> bool {
         match &mut self.front {
             Front::Local(local) => local.poll(controller, now, poller),
-            Front::Target(_) | Front::Exports(_) => false,
+            Front::Target(_) | Front::Exports(_) | Front::BackEnd(_) => false,
             Front::Association(attached) => attached.poll(controller, now, poller, false),
         }
     }
@@ -283,6 +309,7 @@ impl Hosted {
             Front::Local(local) => local.poll_door(controller, now, poller),
             Front::Target(target) => target.poll(now, poller),
             Front::Exports(exports) => exports.poll(now, poller),
+            Front::BackEnd(back_end) => back_end.poll(),
             Front::Association(_) => false,
         }
     }
@@ -300,6 +327,7 @@ impl Hosted {
             Front::Local(local) => local.remove(controller, poller, answer),
             Front::Target(target) => target.remove(now, poller, answer),
             Front::Exports(exports) => exports.remove(poller, answer),
+            Front::BackEnd(back_end) => back_end.remove(poller, answer),
             Front::Association(_) => {}
         }
     }
@@ -310,6 +338,7 @@ impl Hosted {
             Front::Local(local) => local.is_removed(),
             Front::Target(target) => target.roster().is_removed(),
             Front::Exports(exports) => exports.roster().is_removed(),
+            Front::BackEnd(back_end) => back_end.roster().is_removed(),
             Front::Association(attached) => attached.has_ended(),
         }
     }
@@ -320,6 +349,7 @@ impl Hosted {
             Front::Local(local) => local.finish(),
             Front::Target(target) => target.finish(),
             Front::Exports(exports) => exports.finish(),
+            Front::BackEnd(back_end) => back_end.finish(),
             Front::Association(attached) => attached.finish(),
         }
     }

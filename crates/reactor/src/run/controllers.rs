@@ -12,11 +12,12 @@ use engine::{ControllerSlot, SubsystemSlot};
 use machine::clock::Clock;
 use memory::DoorbellPages;
 use subsystem::Subsystem;
-use transport::nbd;
 use transport::vfio_user::{Entrance, Moving, Resumed, Session, SessionConfig};
+use transport::{nbd, vhost_user};
 
 use super::Reactor;
 use crate::answer::Answer;
+use crate::hosted::back_end::BackEnd;
 use crate::hosted::exports::Exports;
 use crate::hosted::local::Local;
 use crate::hosted::target::Target;
@@ -41,7 +42,7 @@ impl Reactor {
         };
         let resumed = match &mut way {
             Way::VfioUser(entrance) => take_resumed(entrance, &config, &session_config),
-            Way::NvmeTcp(_) | Way::Nbd(_) => None,
+            Way::NvmeTcp(_) | Way::Nbd(_) | Way::VhostUserBlk(_) => None,
         };
         let template = config.clone();
         let (slot, session) = match resumed {
@@ -69,6 +70,16 @@ impl Reactor {
                 let template = self.template_of(slot, template, listening.config.in_capsule)?;
                 let target = Target::new(template, slot, subsystem, listening, presence)?;
                 Front::Target(Box::new(target))
+            }
+            Way::VhostUserBlk(listening) => {
+                let template = ControllerConfig {
+                    queues: vhost_user::QUEUES,
+                    queue_depth: vhost_user::QUEUE_DEPTH,
+                    // A front end has no capsules.
+                    ..self.template_of(slot, template, 0)?
+                };
+                let back_end = BackEnd::new(template, slot, subsystem, listening, presence)?;
+                Front::BackEnd(Box::new(back_end))
             }
             Way::Nbd(listening) => {
                 let template = ControllerConfig {

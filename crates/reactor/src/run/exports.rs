@@ -13,6 +13,9 @@ use crate::hosted::exports::Exports;
 use crate::hosted::link::Link;
 use crate::presence::HostView;
 
+/// What the log calls them.
+const CLIENT: &str = "an NBD client";
+
 impl Reactor {
     fn exports_mut(&mut self, index: usize) -> Option<&mut Exports> {
         let hosted = self.hosted.get_mut(index).and_then(Option::as_mut);
@@ -72,7 +75,7 @@ impl Reactor {
         }
         let slot = self.make_controller(index).map_err(|error| {
             let why = format!("no controller: {error:#}; set fewer `clients`");
-            self.tell_of_lack(index, &why, now);
+            self.tell_of_lack(index, CLIENT, &why, now);
             End::Controller
         })?;
         let controller = self.engine.controller_mut(slot).ok_or(End::Controller)?;
@@ -97,18 +100,9 @@ impl Reactor {
                 let why = format!(
                     "no memory for its requests: {error}; set fewer `clients`, or raise the limits of memory and of open files"
                 );
-                self.tell_of_lack(index, &why, now);
+                self.tell_of_lack(index, CLIENT, &why, now);
                 Err(End::Controller)
             }
-        }
-    }
-
-    /// A client cannot be served. The log has as many of them as of hosts that attach.
-    fn tell_of_lack(&mut self, index: usize, what: &str, now: Time) {
-        if let Some(roster) = self.roster_mut(index)
-            && roster.tells_of_host(now)
-        {
-            tracing::error!(controller = roster.name(), "an NBD client gets {what}");
         }
     }
 }

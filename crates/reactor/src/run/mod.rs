@@ -4,7 +4,9 @@ mod branches;
 mod channels;
 mod controllers;
 mod exports;
+mod front_ends;
 mod mail;
+mod sleep;
 mod targets;
 
 use std::collections::VecDeque;
@@ -15,7 +17,7 @@ use std::time::Duration;
 use controller::Controller;
 use controller::counters::{Counted, HostCounted, ReactorCounters};
 use controller::inspect::Look;
-use engine::{ControllerSlot, Engine, EngineId, Idle, Mode, MoveError};
+use engine::{ControllerSlot, Engine, EngineId, Mode, MoveError};
 use machine::clock::Clock;
 use media::{Medium, ZoneLoss, ZoneLossError};
 use memory::sync::mailbox::Receiver;
@@ -25,10 +27,11 @@ use port::time::Time;
 use transport::nvme_tcp::DiscoveryLog;
 
 use self::controllers::configure;
+use self::front_ends::FrontEnds;
 use super::answer::Answer;
 use super::branches::Branches;
 use super::hosted::Hosted;
-use super::hosted::association::{Attached, HOT_NS};
+use super::hosted::association::Attached;
 use super::leaving::{Leaving, Whose};
 use super::lines::Lines;
 use super::looks::Looks;
@@ -41,12 +44,6 @@ use super::snapshots::Snapshots;
 use super::subsystems::Subsystems;
 use super::taken::{STALL_NS, Taken};
 
-/// Nanoseconds between polls of the sockets, while there is work and while the reactor spins
-/// without work. A poll is a system call, which delays a host that polls for completions.
-const SOCKET_LOOK_BUSY_NS: u64 = 20_000;
-const SOCKET_LOOK_IDLE_NS: u64 = 2_000;
-/// Time after the last work in which more is likely.
-const RECENTLY_NS: u64 = 10_000;
 /// A completion that falls due within the length of a turn is waited for with the clock alone, at
 /// most for this time.
 const DUE_WAIT_MAX_NS: u64 = 1_000;
@@ -80,6 +77,8 @@ pub(crate) struct Reactor {
     timed: Vec<usize>,
     /// Controllers of hosts over NVMe/TCP and of NBD clients.
     associations: Vec<usize>,
+    /// Front ends of vhost-user-blk.
+    front_ends: FrontEnds,
     /// Queues of such hosts whose controllers are on other reactors.
     branches: Branches,
     /// Queues of this reactor's controllers that are served elsewhere, and where.
@@ -88,11 +87,13 @@ pub(crate) struct Reactor {
     told: Vec<(ControllerSlot, EngineId)>,
     /// Connections over NVMe/TCP that are to close.
     leaving: Leaving,
-    /// Another process is about to take over: no host over NVMe/TCP and no NBD client is accepted.
+    /// Another process is about to take over: no host over NVMe/TCP, NBD client or front end is
+    /// accepted.
     is_closed: bool,
     /// Subsystems that hosts can reach over a network.
     discovery: Arc<DiscoveryLog>,
     id: EngineId,
+    mode: Mode,
     /// Addresses of the other reactors, and messages that did not fit into their mailboxes.
     peers: Vec<Address>,
     late: VecDeque<(EngineId, Message)>,
@@ -149,6 +150,7 @@ impl Reactor {
             in_transition: Vec::new(),
             timed: Vec::new(),
             associations: Vec::new(),
+            front_ends: FrontEnds::default(),
             branches: Branches::default(),
             away: Vec::new(),
             told: Vec::new(),
@@ -156,6 +158,7 @@ impl Reactor {
             is_closed: false,
             discovery: Arc::default(),
             id,
+            mode,
             peers: Vec::new(),
             late: VecDeque::new(),
             has_mail_come: false,
@@ -187,13 +190,15 @@ impl Reactor {
             let has_mail_come = std::mem::take(&mut self.has_mail_come);
             let turn_worked = turn_worked
                 | self.serve_associations(now, posted)
-                | self.serve_branches(now, posted || has_mail_come);
+                | self.serve_branches(now, posted || has_mail_come)
+                | self.serve_front_ends(now, posted);
             let mut worked = turn_worked;
             if self.engine.expects_mail() || !self.late.is_empty() {
                 worked |= self.exchange_mail();
             }
             if worked {
                 last_work = now;
+                self.front_ends.note_work();
             }
             let looks = now >= next_look;
             if looks {
@@ -255,88 +260,11 @@ impl Reactor {
         now
     }
 
-    /// Time until the next poll of the sockets.
-    fn look_interval_ns(&self, idle_ns: u64) -> u64 {
-        // The sockets of queues over NVMe/TCP, and of NBD clients, on which something came or was
-        // sent a moment ago are read in every turn, without the poller.
-        let recently_ns = if self.associations.is_empty() && self.branches.len() == 0 {
-            RECENTLY_NS
-        } else {
-            HOT_NS
-        };
-        if idle_ns < recently_ns && self.in_transition.is_empty() {
-            SOCKET_LOOK_BUSY_NS
-        } else {
-            SOCKET_LOOK_IDLE_NS
-        }
-    }
-
-    /// How long to sleep; `None` if there is a reason to spin.
-    fn may_sleep(&mut self, now: Time) -> Option<Duration> {
-        let held_up = !self.in_transition.is_empty()
-            || !self.late.is_empty()
-            || !self.snapshots.is_empty()
-            || !self.looks.is_empty();
-        if self.engine.spins(now) || held_up || self.media_are_polled() {
-            return None;
-        }
-        let mut unwoken = self.engine.has_silent_guests();
-        let mut deadline = self.leaving.next_deadline();
-        deadline = deadline
-            .into_iter()
-            .chain(self.branches.next_deadline())
-            .min();
-        for hosted in self.hosted.iter().flatten() {
-            unwoken |= hosted.is_unwoken();
-            deadline = deadline.into_iter().chain(hosted.next_deadline()).min();
-        }
-        match self.engine.idle(now, unwoken, deadline) {
-            Idle::Spin => None,
-            Idle::Sleep { at_most_ns } => Some(Duration::from_nanos(at_most_ns)),
-        }
-    }
-
-    /// Announces the sleep, arms notifications, checks for work again, and only then waits. Returns
-    /// the nanoseconds slept.
-    fn sleep(&mut self, at_most: Duration) -> u64 {
-        self.bell.announce();
-        let nothing_came = !self.media_are_due()
-            && self.engine.arm()
-            && self.mailbox.is_empty()
-            && !self.subsystems.has_news(&mut self.engine);
-        let wait = if nothing_came {
-            at_most
-        } else {
-            Duration::ZERO
-        };
-        let before = self.clock.now();
-        self.wait_for_events(wait);
-        let slept_ns = self.clock.now().since(before);
-        self.bell.awake();
-        if !wait.is_zero() {
-            self.counters.sleeps.add(1);
-            self.counters.slept_ns.add(slept_ns);
-        }
-        self.handle_ready();
-        slept_ns
-    }
-
-    /// Whether completions are in flight that only polling can find.
-    fn media_are_polled(&mut self) -> bool {
-        let mut channels = self.engine.channels_mut().iter_mut();
-        channels.any(|(_, channel)| channel.is_polled()) || self.relays.are_polled()
-    }
-
-    /// Whether a medium has completions that its descriptor will not signal.
-    fn media_are_due(&mut self) -> bool {
-        let mut channels = self.engine.channels_mut().iter_mut();
-        self.relays.are_due() || channels.any(|(_, channel)| channel.is_due())
-    }
-
     /// Polls sockets, mailbox and channels; true if something was done.
     fn look_around(&mut self, wait: Duration) -> bool {
         self.wait_for_events(wait);
-        self.handle_ready()
+        let now = self.clock.now();
+        self.handle_ready() | self.look_at_front_ends(now)
     }
 
     fn wait_for_events(&mut self, wait: Duration) {
@@ -354,6 +282,9 @@ impl Reactor {
         let mut worked = false;
         let now = self.clock.now();
         worked |= self.take_messages();
+        if worked {
+            self.front_ends.note_work();
+        }
         worked |= self.subsystems.look(&mut self.engine);
         for (_, channel) in self.engine.channels_mut().iter_mut() {
             channel.tend();
@@ -434,6 +365,10 @@ impl Reactor {
             hosted.is_timed = true;
             self.timed.push(index);
         }
+        let attached = hosted.association_mut();
+        if attached.is_some_and(Attached::is_to_list) {
+            self.front_ends.list(index);
+        }
     }
 
     /// Polls a controller's session or its door.
@@ -454,6 +389,13 @@ impl Reactor {
         if hosted.migrates() {
             self.migrate(index);
         }
+        self.follow_poll(index, now);
+        worked
+    }
+
+    /// Does what the poll of a controller's session or door has led to.
+    fn follow_poll(&mut self, index: usize, now: Time) {
+        let slot = ControllerSlot(index);
         self.take_arrivals(index);
         self.admit(index, now);
         self.take_leaving(index);
@@ -481,7 +423,6 @@ impl Reactor {
             }
             self.carry_mail();
         }
-        worked
     }
 
     fn handle(&mut self, message: Message) {

@@ -1,5 +1,5 @@
-//! Hosts over NVMe/TCP, and what they share with NBD clients: each gets a controller when it comes,
-//! which is removed after it has left.
+//! Hosts over NVMe/TCP, and what they share with NBD clients and front ends: each gets a controller
+//! when it comes, which is removed after it has left.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,6 +43,7 @@ impl Reactor {
         if hosted.is_some_and(Hosted::is_entrance) {
             self.take_connects(index);
             self.take_clients(index);
+            self.take_front_ends(index);
         }
     }
 
@@ -129,6 +130,7 @@ impl Reactor {
                     roster.vacate(slot);
                 }
             }
+            self.hold_back_end(target);
             if let (Some(target), Some(host)) = (self.target_mut(target.0), unproved) {
                 target.tell_of_unproved(&host, end, now);
             }
@@ -221,13 +223,18 @@ impl Reactor {
             return;
         };
         roster.associated(slot);
+        let is_front_end = matches!(link, Link::Vhost(_));
         let attached = Attached::new(roster, at, slot, link, host, now);
         let tenant = roster.tenant();
         self.engine.watch_commands(slot, Some(watching.clone()));
         self.engine.assign_controller(self.id, slot, tenant);
         let front = Front::Association(Box::new(attached));
         self.place(Hosted::new(slot, front, watching, Arc::default()));
-        self.associations.push(slot.0);
+        if is_front_end {
+            self.front_ends.add(slot.0);
+        } else {
+            self.associations.push(slot.0);
+        }
         self.reports.repeat();
         self.admit(slot.0, now);
         self.poll_hosted(slot.0, now, Hosted::poll);
@@ -292,6 +299,16 @@ impl Reactor {
         Ok(slot)
     }
 
+    /// A connection cannot be served that was to become a host's. The log has as many of them as of
+    /// hosts that attach.
+    pub(super) fn tell_of_lack(&mut self, index: usize, who: &str, what: &str, now: Time) {
+        if let Some(roster) = self.roster_mut(index)
+            && roster.tells_of_host(now)
+        {
+            tracing::error!(controller = roster.name(), "{who} gets {what}");
+        }
+    }
+
     /// A connection for an I/O queue of a host that has a controller.
     fn join(&mut self, index: usize, arrival: Arrival, now: Time) -> Option<Refused> {
         let slots = self.hosts_of_entrance(index);
@@ -312,8 +329,9 @@ impl Reactor {
         None
     }
 
-    /// Serves the hosts over NVMe/TCP: what their controllers have completed is sent, and the
-    /// sockets of hosts that have sent something lately are read. True if it did something.
+    /// Serves the hosts over NVMe/TCP and the NBD clients: what their controllers have completed is
+    /// sent, and the sockets of hosts that have sent something lately are read. True if it did
+    /// something.
     #[inline]
     pub(super) fn serve_associations(&mut self, now: Time, posted: bool) -> bool {
         if self.associations.is_empty() {
@@ -334,7 +352,7 @@ impl Reactor {
                 continue;
             };
             if attached.is_nbd()
-                && let Some(controller) = self.engine.controller_mut(ControllerSlot(index))
+                && let Some(controller) = self.engine.peek_controller(ControllerSlot(index))
                 && !attached.is_valid(controller)
             {
                 worked |= self.poll_hosted(index, now, Hosted::poll);
@@ -445,16 +463,18 @@ impl Reactor {
         counted: &Counted,
     ) {
         self.associations.retain(|index| *index != slot.0);
+        self.front_ends.remove(slot.0);
         self.assign_association(slot, None);
         self.told.retain(|(told, _)| *told != slot);
         if let Some(roster) = self.roster_mut(target.0) {
             roster.dissociated(slot, counted);
         }
+        self.release_back_end(target);
         self.note_transition(target.0);
     }
 
     /// Sets the reactors for queues that hosts of a controller make from now on: of a target those
-    /// of all its hosts. The queues of NBD clients stay here.
+    /// of all its hosts. The queues of NBD clients and front ends stay here.
     pub(super) fn spread(&mut self, slot: ControllerSlot, over: Vec<EngineId>) {
         let hosts = self
             .target_mut(slot.0)

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 
 use port::time::Time;
 
@@ -11,7 +12,7 @@ use crate::message::NbdListener;
 use crate::poller::{Interest, Poller, Source};
 
 /// Connections that are accepted before those that are there are looked at.
-const ACCEPTS_AT_ONCE: usize = 16;
+pub(crate) const ACCEPTS_AT_ONCE: usize = 16;
 /// Pause after a failed accept, such as with too many open files.
 const PAUSE_NS: u64 = 100_000_000;
 
@@ -30,6 +31,14 @@ impl Socket for TcpListener {
     fn accept(&self) -> io::Result<(OwnedFd, SocketAddr)> {
         let (stream, from) = TcpListener::accept(self)?;
         Ok((stream.into(), from))
+    }
+}
+
+impl Socket for UnixListener {
+    type From = ();
+
+    fn accept(&self) -> io::Result<(OwnedFd, ())> {
+        Ok((UnixListener::accept(self)?.0.into(), ()))
     }
 }
 
@@ -64,6 +73,8 @@ pub(super) struct Listener<S> {
     is_watched: bool,
     /// It accepts no connection: another process is about to take over.
     is_closed: bool,
+    /// It accepts no connection until a place is free.
+    is_held: bool,
     /// It accepts none any more.
     is_over: bool,
     /// Time of the next accept, after a failure.
@@ -76,23 +87,26 @@ impl<S: Socket> Listener<S> {
             socket,
             is_watched: false,
             is_closed: false,
+            is_held: false,
             is_over: false,
             accepts_at: None,
         }
     }
 
-    /// Watches the socket, except after a failure, where it is closed and after its end, and the
-    /// poller of the connections that have come by it.
+    /// Watches the socket, except after a failure, where it is closed or held and after its end,
+    /// and the poller of the connections that have come by it, if they have one.
     pub(super) fn watch(
         &mut self,
         poller: &Poller,
         source: Source,
-        connections: &Poller,
+        connections: Option<&Poller>,
     ) -> io::Result<()> {
-        let watches = self.accepts_at.is_none() && !self.is_over && !self.is_closed;
+        let watches = self.accepts_at.is_none() && self.accepts();
         if watches && !self.is_watched {
             poller.set(&self.socket, source, Interest::INPUT)?;
-            poller.set(connections, source, Interest::INPUT)?;
+            if let Some(connections) = connections {
+                poller.set(connections, source, Interest::INPUT)?;
+            }
         } else if !watches && self.is_watched {
             poller.remove(&self.socket)?;
         }
@@ -100,15 +114,24 @@ impl<S: Socket> Listener<S> {
         Ok(())
     }
 
-    /// Connections that have come, up to [`ACCEPTS_AT_ONCE`].
-    pub(super) fn accept(&mut self, roster: &mut Roster, now: Time) -> Vec<(OwnedFd, S::From)> {
+    /// Whether it accepts connections, unless it waits after a failure.
+    fn accepts(&self) -> bool {
+        !self.is_closed && !self.is_held && !self.is_over
+    }
+
+    /// Connections that have come, up to `most`.
+    pub(super) fn accept(
+        &mut self,
+        roster: &mut Roster,
+        now: Time,
+        most: usize,
+    ) -> Vec<(OwnedFd, S::From)> {
         let mut all = Vec::new();
-        let is_closed = self.is_closed || self.is_over;
-        if is_closed || self.accepts_at.is_some_and(|at| now < at) {
+        if !self.accepts() || self.accepts_at.is_some_and(|at| now < at) {
             return all;
         }
         self.accepts_at = None;
-        while all.len() < ACCEPTS_AT_ONCE {
+        while all.len() < most {
             match self.socket.accept() {
                 Ok(accepted) => all.push(accepted),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -135,6 +158,11 @@ impl<S: Socket> Listener<S> {
     /// Accepts connections again. False where it was not closed.
     pub(super) fn open(&mut self) -> bool {
         std::mem::take(&mut self.is_closed)
+    }
+
+    /// Accepts no connection while `is_held`: others wait in the socket. True where that is new.
+    pub(super) fn hold(&mut self, is_held: bool) -> bool {
+        std::mem::replace(&mut self.is_held, is_held) != is_held
     }
 
     /// Accepts none any more.

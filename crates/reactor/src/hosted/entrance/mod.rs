@@ -4,6 +4,9 @@
 //! Many connections may introduce themselves at the same time. Where there are too many, one that
 //! has sent nothing gives way first: connections that send nothing do not keep hosts out.
 //!
+//! A connection of some protocols is a host's as soon as it comes: such an entrance has
+//! [`NoCallers`] in the place of its [`Callers`].
+//!
 //! It knows no protocol: what a connection sends is its owner's to read.
 
 mod callers;
@@ -21,22 +24,76 @@ use port::time::Time;
 #[cfg(test)]
 pub(super) use self::callers::MAX_CONNECTIONS;
 pub(super) use self::callers::{Caller, Callers};
+pub(crate) use self::listener::ACCEPTS_AT_ONCE;
 use self::listener::{Listener, Socket};
 pub(crate) use self::roster::Roster;
 use crate::answer::Answer;
 use crate::poller::{Poller, Source};
 use crate::presence::Presence;
 
+/// The connections of an entrance that are no host's.
+pub(super) trait Connections: Sized {
+    /// None yet.
+    fn new() -> io::Result<Self>;
+
+    /// What watches them.
+    fn poller(&self) -> Option<&Poller>;
+
+    /// Finds the next deadline, where that has come.
+    fn note_deadlines(&mut self, now: Time);
+
+    /// A time before which none is due.
+    fn due(&self) -> Option<Time>;
+}
+
+impl<C: Caller> Connections for Callers<C> {
+    fn new() -> io::Result<Self> {
+        Callers::new()
+    }
+
+    fn poller(&self) -> Option<&Poller> {
+        Some(Callers::poller(self))
+    }
+
+    fn note_deadlines(&mut self, now: Time) {
+        Callers::note_deadlines(self, now);
+    }
+
+    fn due(&self) -> Option<Time> {
+        Callers::due(self)
+    }
+}
+
+/// Every connection is a host's at once.
+#[derive(Debug)]
+pub(super) struct NoCallers;
+
+impl Connections for NoCallers {
+    fn new() -> io::Result<Self> {
+        Ok(NoCallers)
+    }
+
+    fn poller(&self) -> Option<&Poller> {
+        None
+    }
+
+    fn note_deadlines(&mut self, _: Time) {}
+
+    fn due(&self) -> Option<Time> {
+        None
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Entrance<S, C> {
     slot: ControllerSlot,
     listener: Listener<S>,
-    pub(super) callers: Callers<C>,
+    pub(super) callers: C,
     pub(super) roster: Roster,
 }
 
-impl<S: Socket, C: Caller> Entrance<S, C> {
+impl<S: Socket, C: Connections> Entrance<S, C> {
     /// No connection yet. `template`: the configuration of the hosts' controllers; `hosts`: the
     /// maximum number of hosts.
     ///
@@ -51,7 +108,7 @@ impl<S: Socket, C: Caller> Entrance<S, C> {
         Ok(Self {
             slot,
             listener: Listener::new(socket),
-            callers: Callers::new()?,
+            callers: C::new()?,
             roster: Roster::new(template, subsystem, hosts, presence),
         })
     }
@@ -82,9 +139,21 @@ impl<S: Socket, C: Caller> Entrance<S, C> {
         self.look(poller);
     }
 
-    /// Connections that have come.
+    /// Connections that have come, a bounded number.
     pub(super) fn accept(&mut self, now: Time) -> Vec<(OwnedFd, S::From)> {
-        self.listener.accept(&mut self.roster, now)
+        self.listener.accept(&mut self.roster, now, ACCEPTS_AT_ONCE)
+    }
+
+    /// The next connection that has come.
+    pub(super) fn accept_one(&mut self, now: Time) -> Option<(OwnedFd, S::From)> {
+        self.listener.accept(&mut self.roster, now, 1).pop()
+    }
+
+    /// Accepts no connection while `is_held`: others wait in the listening socket.
+    pub(super) fn hold(&mut self, is_held: bool, poller: &Poller) {
+        if self.listener.hold(is_held) {
+            self.look(poller);
+        }
     }
 
     /// The next deadline of its connections: a time before which there is none.
@@ -113,9 +182,10 @@ impl<S: Socket, C: Caller> Entrance<S, C> {
             return false;
         }
         self.listener.end();
-        let forgotten = self
-            .watch(poller)
-            .and_then(|()| poller.remove(self.callers.poller()));
+        let forgotten = self.watch(poller).and_then(|()| {
+            let connections = self.callers.poller();
+            connections.map_or(Ok(()), |connections| poller.remove(connections))
+        });
         if let Err(error) = forgotten {
             tracing::error!(
                 controller = self.roster.name(),

@@ -110,6 +110,11 @@ impl Roster {
         }
     }
 
+    /// Serial number of its hosts' controllers.
+    pub(crate) fn serial(&self) -> &str {
+        &self.template.serial
+    }
+
     /// The tenant that the commands of its hosts count for.
     pub(crate) fn tenant(&self) -> Option<TenantId> {
         self.tenant

@@ -14,7 +14,7 @@ use engine::{ControllerSlot, SubsystemSlot};
 use port::time::Time;
 use transport::nbd::{Arrival, End, Newcomer, Offers, Progress};
 
-use super::entrance::{Caller, Entrance, Roster};
+use super::entrance::{Caller, Callers, Entrance, Roster};
 use crate::answer::Answer;
 use crate::message::{NbdListener, NbdListening};
 use crate::poller::{Interest, Poller};
@@ -53,7 +53,7 @@ impl AsFd for Connection {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Exports {
-    entrance: Entrance<NbdListener, Connection>,
+    entrance: Entrance<NbdListener, Callers<Connection>>,
     /// Connections that are to be offered something.
     accepted: Vec<(OwnedFd, Option<SocketAddr>)>,
     /// Offers to connections, and the generation of the namespaces that they are of.

@@ -18,7 +18,7 @@ use transport::nvme_tcp::{
     Next, Progress, TargetConfig, Tls,
 };
 
-use super::entrance::{Caller, Entrance, Roster};
+use super::entrance::{Caller, Callers, Entrance, Roster};
 use crate::answer::Answer;
 use crate::message::Listening;
 use crate::poller::{Interest, Poller};
@@ -78,7 +78,7 @@ impl AsFd for Connection {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Target {
-    entrance: Entrance<TcpListener, Connection>,
+    entrance: Entrance<TcpListener, Callers<Connection>>,
     config: Arc<TargetConfig>,
     /// Connections whose Connect is there, and where they come from.
     arrivals: VecDeque<(Arrival, SocketAddr)>,
