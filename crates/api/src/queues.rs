@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::Protocol;
+
 /// Queues of a controller with the commands in flight. A completion queue and its submission queues
 /// are captured at one moment; different completion queues, shortly after each other.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -11,7 +13,7 @@ pub struct QueuesReport {
     pub time_ns: u64,
     /// Doorbell delivery: `mapped` (the host writes into a polled page), `shadow` (the host writes
     /// into its own buffers, Doorbell Buffer Config), `trapped` (each write is a message) or `none`
-    /// (NVMe/TCP and NBD: queues are in `hosts`).
+    /// (NVMe/TCP, NBD and vhost-user-blk: queues are in `hosts`).
     pub doorbells: String,
     /// Age from which a command counts as stuck, in nanoseconds.
     pub stuck_after_ns: u64,
@@ -20,7 +22,7 @@ pub struct QueuesReport {
     pub admin: Option<CompletionQueue>,
     /// I/O completion queues that the host created.
     pub queues: Vec<CompletionQueue>,
-    /// Hosts over NVMe/TCP or NBD clients, up to 16.
+    /// Hosts over NVMe/TCP, NBD clients or the vhost-user-blk front end, up to 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostQueues>,
     /// Number of hosts not shown: `cntlid` selects one.
@@ -29,22 +31,26 @@ pub struct QueuesReport {
 }
 
 impl QueuesReport {
-    /// Whether its hosts come over NVMe/TCP or NBD, and have queues of their own.
+    /// Whether its hosts come over NVMe/TCP, NBD or vhost-user-blk, and have queues of their own.
     pub fn has_many_hosts(&self) -> bool {
         self.doorbells == "none"
     }
 }
 
-/// Queues of a host over NVMe/TCP or of an NBD client: rings in the server's memory, in which its
-/// commands lie when they and their data have arrived.
+/// Queues of a host over NVMe/TCP, of an NBD client or of a vhost-user-blk front end: rings in the
+/// server's memory, in which its commands lie when they and their data have arrived.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct HostQueues {
     /// Identifier of the host's controller.
     pub cntlid: u16,
-    /// Host NQN. Absent for an NBD client.
+    /// Protocol of the host.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// Host NQN. Absent over NBD and vhost-user-blk.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub nqn: String,
-    /// Export of an NBD client: the name of a namespace.
+    /// Export of an NBD client, or namespace of a vhost-user-blk front end: the name of a
+    /// namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export: Option<String>,
     /// Admin queue, while the controller is enabled.

@@ -66,14 +66,15 @@ pub struct NewPlacement {
     pub queue: Option<u16>,
 }
 
-/// Hosts over NVMe/TCP or NBD clients to disconnect: exactly one of the keys.
+/// Hosts over NVMe/TCP, NBD clients or a vhost-user-blk front end to disconnect: exactly one of the
+/// keys.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Disconnection {
     /// Those with this NVMe Qualified Name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nqn: Option<String>,
-    /// NBD clients of this export.
+    /// NBD clients of this export, or the vhost-user-blk front end of this namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export: Option<String>,
     /// The one with this controller identifier (CNTLID).

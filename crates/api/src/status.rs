@@ -280,7 +280,7 @@ pub enum Authentication {
     Both,
 }
 
-/// Protocol of a controller that has any number of hosts at the same time.
+/// Protocol of a controller whose hosts have controllers of their own inside the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protocol {
@@ -289,18 +289,22 @@ pub enum Protocol {
     NvmeTcp,
     /// NBD: a host is a client with one connection, to one export.
     Nbd,
+    /// vhost-user-blk: the host is the front end of one guest, with one namespace.
+    VhostUserBlk,
 }
 
-/// Host over NVMe/TCP, or NBD client.
+/// Host over NVMe/TCP, NBD client, or vhost-user-blk front end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AssociationStatus {
     /// Protocol of the host.
     #[serde(default)]
     pub protocol: Protocol,
-    /// NVMe Qualified Name of the host, as the host reports it. Absent for an NBD client.
+    /// NVMe Qualified Name of the host, as the host reports it. Absent over NBD and
+    /// vhost-user-blk.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub nqn: String,
-    /// Export of an NBD client: the name of a namespace.
+    /// Export of an NBD client, or namespace of a vhost-user-blk front end: the name of a
+    /// namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export: Option<String>,
     /// Address of the host's admin connection, or of an NBD client. Absent on a UNIX socket.
@@ -323,16 +327,17 @@ pub struct AssociationStatus {
     pub connected_ms: u64,
 }
 
-/// Host attached to a controller; of a controller over NVMe/TCP or NBD, all of its hosts.
+/// Host attached to a controller; of a controller over NVMe/TCP, NBD or vhost-user-blk, all of its
+/// hosts.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct HostStatus {
     /// Controller that the host is attached to.
     pub controller: String,
     /// Address that the host used: `vfio-user:PATH`, `nvme-tcp:ADDRESS:PORT`, `nbd:PATH`,
-    /// `nbd:ADDRESS:PORT`, or `fuse:FOLDER` for a mount on this machine.
+    /// `nbd:ADDRESS:PORT`, `vhost-user-blk:PATH`, or `fuse:FOLDER` for a mount on this machine.
     pub listen: config::Listen,
-    /// Hosts over NVMe/TCP and NBD clients, in order of arrival; other controllers have one host
-    /// at a time.
+    /// Hosts over NVMe/TCP, NBD clients, or the vhost-user-blk front end, in order of arrival;
+    /// other controllers have one host at a time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<AssociationStatus>,
     /// Process ID of the host, where the system reports it.

@@ -1,5 +1,5 @@
 //! The machine that the program runs on: its clock, processors and their topology, its QEMU, its
-//! NVMe/TCP initiator, and its NBD clients.
+//! NVMe/TCP initiator, its NBD clients, and its monitors of guests with vhost-user disks.
 //!
 //! It does NOT change the machine, except for the processors that a thread of ours may use.
 #![forbid(unsafe_code)]
@@ -16,3 +16,4 @@ pub mod secret;
 #[allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "for tests")]
 pub mod testing;
 pub mod topology;
+pub mod vhost_user;

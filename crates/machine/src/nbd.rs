@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use crate::initiator::traddr;
-use crate::qemu::shell_quoted;
+use crate::qemu::{in_one_line, in_option, program_name, shell_quoted};
 
 /// Placeholder for an address of a server that listens on all of its addresses.
 const ANY: &str = "ADDRESS";
@@ -90,10 +90,6 @@ pub fn lines(at: At<'_>, export: &str) -> Vec<String> {
     let uri = uri(at, export);
     let quoted = shell_quoted(&uri);
     let options = qemu_options(at, export, 0);
-    let options = options
-        .iter()
-        .map(|[option, value]| format!("{option} {}", shell_quoted(value)));
-    let options: Vec<String> = options.collect();
     vec![
         format!("qemu-img info {quoted}"),
         format!(
@@ -101,13 +97,8 @@ pub fn lines(at: At<'_>, export: &str) -> Vec<String> {
             shell_quoted(&format!("{export}.img"))
         ),
         nbd_client(at, export),
-        format!("{} … {}", crate::qemu::program_name(), options.join(" ")),
+        format!("{} … {}", program_name(), in_one_line(&options)),
     ]
-}
-
-/// A value in an option of QEMU, in which commas are doubled.
-fn in_option(value: &str) -> String {
-    value.replace(',', ",,")
 }
 
 /// Text in a URI: all bytes except unreserved ones (RFC 3986, 2.3) and those of `also` are

@@ -65,6 +65,13 @@ pub fn options(name: &str, socket: &str, memory_bytes: u64, survives: bool) -> V
         timeout: survives.then_some(SURVIVING_TIMEOUT),
     };
     let device = serde_json::to_string(&device).expect("strings have a JSON form");
+    let mut options = shared_memory(memory_bytes);
+    options.push(["-device".into(), device]);
+    options
+}
+
+/// The options for a guest whose memory another process can map.
+pub(crate) fn shared_memory(memory_bytes: u64) -> Vec<[String; 2]> {
     let mib = memory_bytes >> 20;
     vec![
         ["-m".into(), format!("{mib}M")],
@@ -73,8 +80,20 @@ pub fn options(name: &str, socket: &str, memory_bytes: u64, survives: bool) -> V
             format!("memory-backend-memfd,id=mem,size={mib}M,share=on"),
         ],
         ["-machine".into(), "q35,memory-backend=mem".into()],
-        ["-device".into(), device],
     ]
+}
+
+/// Options in one line of a shell.
+pub fn in_one_line(options: &[[String; 2]]) -> String {
+    let options = options
+        .iter()
+        .map(|[option, value]| format!("{option} {}", shell_quoted(value)));
+    options.collect::<Vec<_>>().join(" ")
+}
+
+/// A value in an option of QEMU, in which commas are doubled.
+pub(crate) fn in_option(value: &str) -> String {
+    value.replace(',', ",,")
 }
 
 /// `word` as a POSIX shell reads it back.

@@ -61,10 +61,11 @@ object! {
         /// to the whole subsystem.
         pool: Vec<String> | unset => Fixed { value: "MEDIA", names: Names::Media };
         /// Address that hosts attach to: `vfio-user:PATH`, `fuse:FOLDER` for a mount on this
-        /// machine, `nvme-tcp:ADDRESS:PORT` for hosts over NVMe/TCP, or `nbd:PATH` or
-        /// `nbd:ADDRESS:PORT` for NBD clients, on a UNIX socket or over TCP.
+        /// machine, `nvme-tcp:ADDRESS:PORT` for hosts over NVMe/TCP, `nbd:PATH` or
+        /// `nbd:ADDRESS:PORT` for NBD clients, on a UNIX socket or over TCP, or
+        /// `vhost-user-blk:PATH` for a virtio disk of a guest.
         listen: Listen => Fixed {
-            value: "vfio-user:PATH|fuse:FOLDER|nvme-tcp:ADDRESS:PORT|nbd:PATH|nbd:ADDRESS:PORT",
+            value: "vfio-user:PATH|fuse:FOLDER|nvme-tcp:ADDRESS:PORT|nbd:PATH|nbd:ADDRESS:PORT|vhost-user-blk:PATH",
         };
         /// Mode of the socket, as in chmod(1): `0600` for its owner, `0660` for its group too,
         /// `0666` for all users.
@@ -94,7 +95,7 @@ object! {
         /// page names, up to 16. The port is 8009 where none is written. Only for
         /// `listen = "nvme-tcp:ADDRESS:PORT"`.
         referrals: Vec<HostAddress> | unset => Live { value: "ADDRESS[:PORT]" };
-        /// Maximum number of I/O queue pairs.
+        /// Maximum number of I/O queue pairs; with vhost-user-blk, of the device's rings.
         queues: u16 = MAX_QUEUES => Fixed {
             bounds: Bounds::Whole(1, MAX_QUEUES as u64),
             value: "N",

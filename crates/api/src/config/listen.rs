@@ -18,12 +18,14 @@ pub enum Listen {
     NvmeTcp(SocketAddr),
     /// `nbd:PATH` or `nbd:ADDRESS:PORT`: NBD on a UNIX socket or over TCP.
     Nbd(NbdAddress),
+    /// `vhost-user-blk:PATH`: vhost-user back end of a virtio block device on a UNIX socket.
+    VhostUserBlk(PathBuf),
     /// `unix:PATH`: HTTP on a UNIX socket.
     Unix(PathBuf),
 }
 
 /// The addresses there are.
-const SCHEMES: &str = "vfio-user:PATH, fuse:FOLDER, nvme-tcp:ADDRESS:PORT, nbd:PATH or nbd:ADDRESS:PORT for a controller, unix:PATH for a control socket";
+const SCHEMES: &str = "vfio-user:PATH, fuse:FOLDER, nvme-tcp:ADDRESS:PORT, nbd:PATH, nbd:ADDRESS:PORT or vhost-user-blk:PATH for a controller, unix:PATH for a control socket";
 
 impl Listen {
     /// The path of the socket or the folder; `None` for a TCP address.
@@ -31,6 +33,7 @@ impl Listen {
         match self {
             Listen::VfioUser(path)
             | Listen::Fuse(path)
+            | Listen::VhostUserBlk(path)
             | Listen::Unix(path)
             | Listen::Nbd(NbdAddress::Unix(path)) => Some(path),
             Listen::NvmeTcp(_) | Listen::Nbd(NbdAddress::Tcp(_)) => None,
@@ -64,6 +67,7 @@ impl Listen {
         Ok(match self {
             Listen::VfioUser(path) => Listen::VfioUser(absolute(path)?),
             Listen::Fuse(path) => Listen::Fuse(absolute(path)?),
+            Listen::VhostUserBlk(path) => Listen::VhostUserBlk(absolute(path)?),
             Listen::Unix(path) => Listen::Unix(absolute(path)?),
             Listen::Nbd(NbdAddress::Unix(path)) => Listen::Nbd(NbdAddress::Unix(absolute(path)?)),
             tcp @ (Listen::NvmeTcp(_) | Listen::Nbd(NbdAddress::Tcp(_))) => tcp,
@@ -110,6 +114,7 @@ impl std::str::FromStr for Listen {
         check_socket_path(path, text)?;
         match scheme {
             "vfio-user" => Ok(Listen::VfioUser(path.into())),
+            "vhost-user-blk" => Ok(Listen::VhostUserBlk(path.into())),
             "unix" => Ok(Listen::Unix(path.into())),
             _ => Err(format!(
                 "`{text}` has an unknown scheme `{scheme}`: write {SCHEMES}"
@@ -125,6 +130,7 @@ impl std::fmt::Display for Listen {
             Listen::Fuse(path) => write!(f, "fuse:{}", path.display()),
             Listen::NvmeTcp(address) => write!(f, "nvme-tcp:{address}"),
             Listen::Nbd(address) => write!(f, "nbd:{address}"),
+            Listen::VhostUserBlk(path) => write!(f, "vhost-user-blk:{}", path.display()),
             Listen::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -220,6 +226,36 @@ mod tests {
     }
 
     #[test]
+    fn a_vhost_user_blk_address_is_a_path() {
+        for (text, path) in [
+            ("vhost-user-blk:/run/x.sock", "/run/x.sock"),
+            ("vhost-user-blk:x.sock", "x.sock"),
+        ] {
+            let read = listen(text);
+            assert_eq!(read, Listen::VhostUserBlk(path.into()));
+            assert_eq!(read.to_string(), text);
+            assert_eq!(read.path(), Some(Path::new(path)));
+            assert_eq!((read.socket(), read.tcp()), (Some(Path::new(path)), None));
+            let absolute = read.absolute(|path| Ok::<_, ()>(Path::new("/f").join(path)));
+            let there = Path::new("/f").join(path);
+            assert_eq!(absolute.unwrap(), Listen::VhostUserBlk(there));
+        }
+        // sun_path of unix(7)
+        let long = format!("vhost-user-blk:/{}", "x".repeat(107));
+        assert!(long[..long.len() - 1].parse::<Listen>().is_ok());
+        for (wrong, why) in [
+            ("vhost-user-blk:", "name a socket"),
+            (long.as_str(), "1 to 107 bytes"),
+            ("vhost-user:/x", "write vfio-user:PATH, "),
+        ] {
+            let error = wrong.parse::<Listen>().unwrap_err();
+            assert!(error.contains(why) && error.contains(wrong), "{error}");
+        }
+        let error = "vhost-user:/x".parse::<Listen>().unwrap_err();
+        assert!(error.contains("vhost-user-blk:PATH"), "{error}");
+    }
+
+    #[test]
     fn an_address_of_all_interfaces_overlaps_the_others_of_its_port() {
         let overlap = |a: &str, b: &str| {
             let (a, b) = (listen(a), listen(b));
@@ -243,6 +279,11 @@ mod tests {
         assert!(overlap("nbd:/a", "nbd:/a"));
         assert!(!overlap("nbd:/a", "nbd:/b"));
         assert!(!overlap("nbd:/a", "fuse:/a"));
+        assert!(overlap("vhost-user-blk:/a", "vhost-user-blk:/a"));
+        assert!(overlap("vhost-user-blk:/a", "vfio-user:/a"));
+        assert!(overlap("vhost-user-blk:/a", "nbd:/a"));
+        assert!(!overlap("vhost-user-blk:/a", "vhost-user-blk:/b"));
+        assert!(!overlap("vhost-user-blk:/a", "fuse:/a"));
         assert!(overlap("nbd:0.0.0.0:1", "nvme-tcp:10.0.0.1:1"));
         assert!(!overlap("nbd:127.0.0.1:1", "nbd:127.0.0.1:2"));
         assert!(!overlap("nbd:127.0.0.1:1", "nbd:/a"));

@@ -1,18 +1,23 @@
 //! Rules for a controller with `listen = "nbd:…"`: keys without effect, namespaces that NBD cannot
 //! express, and who may reach it.
-//!
-//! Keys of the whole subsystem (`serial`, `subnqn`, `model_number`, `firmware_revision`, `pool`)
-//! stay allowed: its controllers agree on them, and one takes them over when another is removed.
 
 use super::index::Index;
+use super::not_nvme::Protocol;
 use super::object::Object;
 use super::problem::Place;
-use super::{Controller, Doorbells, Listen, MAX_QUEUES, MediumKind, NbdAddress, SocketMode};
+use super::{Controller, Listen, MAX_QUEUES, NbdAddress, SocketMode};
 
 /// Default of `queue_depth`.
 const USUAL_DEPTH: u16 = 1024;
 /// Default of `max_transfer`.
 const USUAL_TRANSFER: u64 = 1 << 20;
+
+const PROTOCOL: Protocol = Protocol {
+    name: "NBD",
+    hosts: "NBD clients",
+    device: "which has no PCI device",
+    queues: "whose clients see no queues: the server sets it",
+};
 
 impl Controller {
     /// The address of its NBD clients, if it has any.
@@ -52,51 +57,13 @@ impl Controller {
         for problem in nbd.wrong_keys() {
             place.problem(format!("nbd: {problem}"));
         }
-        let without = [
-            ("doorbells", self.doorbells != Doorbells::default()),
-            ("msix", !self.msix),
-            ("intx", self.intx),
-            ("vendor_id", self.vendor_id.is_some()),
-            ("device_id", self.device_id.is_some()),
-        ];
-        for (key, is_written) in without {
-            place.require(!is_written, || {
-                format!("{key}: no effect with NBD, which has no PCI device: remove it")
-            });
-        }
         let fixed = [
             ("queues", self.queues != MAX_QUEUES),
             ("queue_depth", self.queue_depth != USUAL_DEPTH),
             ("max_transfer", self.max_transfer.0 != USUAL_TRANSFER),
         ];
-        for (key, is_written) in fixed {
-            place.require(!is_written, || {
-                format!("{key}: no effect with NBD, whose clients see no queues: the server sets it: remove it")
-            });
-        }
-        place.require(self.reactors.is_empty(), || {
-            "reactors: no effect with NBD, whose clients are served by the controller's reactor: remove it, or write reactor = N".into()
-        });
-        for name in &self.namespaces {
-            let Some(namespace) = objects.namespace(name) else {
-                continue;
-            };
-            place.require(namespace.hosts.is_none(), || {
-                format!("namespaces: \"{name}\" is only for the NVMe/TCP hosts in its `hosts`, and NBD clients have no NQN: remove it here, or remove its hosts")
-            });
-            let Some(medium) = objects.medium(&namespace.media) else {
-                continue;
-            };
-            let why = match medium.kind() {
-                MediumKind::KeyValue => Some("keys and values instead of blocks"),
-                _ => medium.zoned().map(|_| "zones"),
-            };
-            if let Some(why) = why {
-                place.problem(format!(
-                    "namespaces: \"{name}\" has {why}, which NBD cannot express: remove it here, and serve it over NVMe"
-                ));
-            }
-        }
+        self.refuse_keys_of_nvme(&PROTOCOL, &fixed, place);
+        self.refuse_more_than_blocks(&PROTOCOL, objects, place);
     }
 }
 

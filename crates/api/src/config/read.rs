@@ -50,7 +50,7 @@ pub fn from_text(text: &str, read: Read) -> anyhow::Result<Config> {
     let config: Config = toml::from_str(text)
         .map_err(|error| anyhow::anyhow!(with_suggestion(&error.to_string())))?;
     config.read_presets(read);
-    let problems = config.validate();
+    let problems = config.problems_of_new();
     if !problems.is_empty() {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         bail!("{}", lines.join("\n"));

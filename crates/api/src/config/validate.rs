@@ -282,7 +282,7 @@ impl Controller {
     fn validate_own(&self, objects: &Index<'_>, place: &mut Place<'_>) {
         place.require(!matches!(self.listen, Listen::Unix(_)), || {
             format!(
-                "listen = \"{}\": write vfio-user:PATH, fuse:FOLDER, nvme-tcp:ADDRESS:PORT, nbd:PATH or nbd:ADDRESS:PORT",
+                "listen = \"{}\": write vfio-user:PATH, fuse:FOLDER, nvme-tcp:ADDRESS:PORT, nbd:PATH, nbd:ADDRESS:PORT or vhost-user-blk:PATH",
                 self.listen
             )
         });
@@ -292,6 +292,7 @@ impl Controller {
         });
         self.validate_tcp(objects.config, place);
         self.validate_nbd(objects, place);
+        self.validate_vhost(objects, place);
         place.require(!is_mounted || !self.intx, || {
             "intx: a mount uses no interrupt pin: remove it".into()
         });

@@ -24,6 +24,12 @@ const HOST_DESCRIPTORS: u64 = 16;
 const LEAVING: u64 = 4096;
 const STRANGERS_LEAVING: u64 = 256;
 
+/// Descriptors of a ring of a vhost-user-blk front end: notifications in both directions, and
+/// errors.
+const RING_DESCRIPTORS: u64 = 3;
+/// Maximum number of memory regions of a vhost-user-blk front end.
+const FRONT_END_REGIONS: u64 = 509;
+
 /// Maximum number of NBD connections that have not chosen an export.
 const NBD_NEWCOMERS: u64 = 512;
 
@@ -164,8 +170,14 @@ fn drives(config: &Config, machine: &Snapshot, topology: &Topology, checks: &mut
 
 fn descriptors(config: &Config, limit: Option<u64>) -> Check {
     let of_host = |queues: u16| u64::from(queues) + 1 + HOST_DESCRIPTORS;
-    // An NBD client has one queue.
-    let first = |c: &Controller| of_host(c.nbd_address().map_or(c.queues, |_| 1));
+    let first = |c: &Controller| match c.listen {
+        // An NBD client has one queue.
+        Listen::Nbd(_) => of_host(1),
+        Listen::VhostUserBlk(_) => {
+            HOST_DESCRIPTORS + FRONT_END_REGIONS + RING_DESCRIPTORS * u64::from(c.queues)
+        }
+        _ => of_host(c.queues),
+    };
     let hosts = config.controller.iter().map(first);
     let least = hosts.sum::<u64>() + OWN_DESCRIPTORS;
     // the first host of a TCP address is among the least
@@ -423,6 +435,24 @@ mod tests {
             };
             assert_eq!(of(clients).level, expected, "{clients}");
         }
+    }
+
+    #[test]
+    fn a_front_end_wants_descriptors_for_rings_and_memory() {
+        let media = "[[media]]\nname = \"m\"\nkind = \"null\"\nsize = \"1GiB\"\n[[namespace]]\nname = \"n\"\nmedia = \"m\"\n";
+        let text = format!(
+            "{media}[[controller]]\nname = \"c\"\nlisten = \"vhost-user-blk:/tmp/c.sock\"\nnamespaces = [\"n\"]\nqueues = 4\n"
+        );
+        // 64 for the program, 16 for the front end, 3 for each of 4 rings, and 509 regions
+        assert_eq!(amiss(&text, |m| m.descriptors = Some(601)), []);
+        let few = amiss(&text, |m| m.descriptors = Some(600));
+        assert_eq!(
+            few,
+            [("descriptors for all hosts".to_owned(), Level::Problem)]
+        );
+        let nowhere = text.replace("/tmp/", "/nowhere/");
+        let found = amiss(&nowhere, |_| {});
+        assert_eq!(found, [("controller c".to_owned(), Level::Problem)]);
     }
 
     #[test]

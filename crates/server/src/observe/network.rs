@@ -1,4 +1,5 @@
-//! Metrics of the hosts over NVMe/TCP, and of the NBD clients, of each controller.
+//! Metrics of the hosts over NVMe/TCP, the NBD clients, and the vhost-user-blk front ends of each
+//! controller.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,13 @@ fn over_tcp(c: &ControllerCounts, values: fn(&NetworkCounts) -> Vec<Value>) -> V
 /// Values of a controller over NBD; none of another one.
 fn over_nbd(c: &ControllerCounts, values: fn(&NetworkCounts) -> Vec<Value>) -> Vec<Value> {
     let is_here = c.status.config.nbd_address().is_some();
+    let counts = c.network.as_ref().filter(|_| is_here);
+    counts.map_or(Vec::new(), values)
+}
+
+/// Values of a controller over vhost-user-blk; none of another one.
+fn over_vhost(c: &ControllerCounts, values: fn(&NetworkCounts) -> Vec<Value>) -> Vec<Value> {
+    let is_here = c.status.config.vhost_user_blk_socket().is_some();
     let counts = c.network.as_ref().filter(|_| is_here);
     counts.map_or(Vec::new(), values)
 }
@@ -171,5 +179,68 @@ pub(super) const NETWORK: &[Metric<ControllerCounts>] = &[
                 )
             })
         },
+    },
+    Metric {
+        name: "nvmirage_vhost_front_ends_connected",
+        kind: Counter,
+        unit: Count,
+        help: "vhost-user-blk front ends that have connected.",
+        values: |c| over_vhost(c, |n| one(n.hosts)),
+    },
+    Metric {
+        name: "nvmirage_vhost_front_ends_ended",
+        kind: Counter,
+        unit: Count,
+        help: "vhost-user-blk front ends that have left, by the reason.",
+        values: |c| over_vhost(c, |n| by_reason(&n.ended)),
+    },
+    Metric {
+        name: "nvmirage_vhost_connections_refused",
+        kind: Counter,
+        unit: Count,
+        help: "vhost-user-blk connections that became no front end, by the reason.",
+        values: |c| over_vhost(c, |n| by_reason(&n.refused)),
+    },
+    Metric {
+        name: "nvmirage_vhost_requests",
+        kind: Counter,
+        unit: Count,
+        help: "Requests that vhost-user-blk front ends have made available in their rings.",
+        values: |c| over_vhost(c, |n| one(n.vhost.requests)),
+    },
+    Metric {
+        name: "nvmirage_vhost_requests_failed",
+        kind: Counter,
+        unit: Count,
+        help: "Requests of vhost-user-blk front ends that ended with an error.",
+        values: |c| over_vhost(c, |n| one(n.vhost.failed)),
+    },
+    Metric {
+        name: "nvmirage_vhost_requests_resubmitted",
+        kind: Counter,
+        unit: Count,
+        help: "Requests in flight that were executed again after a vhost-user-blk front end had connected again.",
+        values: |c| over_vhost(c, |n| one(n.vhost.resubmitted)),
+    },
+    Metric {
+        name: "nvmirage_vhost_kicks",
+        kind: Counter,
+        unit: Count,
+        help: "Notifications of new requests that arrived from the guests of vhost-user-blk front ends.",
+        values: |c| over_vhost(c, |n| one(n.vhost.kicks)),
+    },
+    Metric {
+        name: "nvmirage_vhost_calls",
+        kind: Counter,
+        unit: Count,
+        help: "Interrupts that were sent to the guests of vhost-user-blk front ends.",
+        values: |c| over_vhost(c, |n| one(n.vhost.calls)),
+    },
+    Metric {
+        name: "nvmirage_vhost_rings_broken",
+        kind: Counter,
+        unit: Count,
+        help: "Rings of vhost-user-blk front ends that stopped because their driver broke a rule of virtio.",
+        values: |c| over_vhost(c, |n| one(n.vhost.broken)),
     },
 ];

@@ -14,7 +14,7 @@ use reactor::inspect::{Found, Inspection};
 pub(crate) struct Inspected {
     /// Its own queues.
     pub(crate) own: Inspection,
-    /// Whether its hosts come over NVMe/TCP or NBD: they have queues of their own.
+    /// Whether its hosts come over NVMe/TCP, NBD or vhost-user-blk: they have queues of their own.
     pub(crate) has_many_hosts: bool,
     /// Those hosts.
     pub(crate) hosts: Vec<(AssociationStatus, Inspection)>,
@@ -62,6 +62,7 @@ pub(crate) fn report(inspected: &Inspected, time_ns: u64, stuck_after_ns: u64) -
         let (admin, queues) = queues_of(inspection, stuck_after_ns);
         HostQueues {
             cntlid: host.cntlid,
+            protocol: host.protocol,
             nqn: host.nqn.clone(),
             export: host.export.clone(),
             admin,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use api::config::{Config, Controller, Doorbells};
+use api::config::{Config, Controller, Doorbells, Listen};
 use api::{ControllerChange, ControllerIdentity, Protocol, Refusal, What};
 use controller::config::{ControllerConfig, DoorbellMode, Interface};
 use engine::{Mode, SubsystemSlot};
@@ -104,11 +104,15 @@ impl State {
             .context("its subsystem is gone");
         let live = live.with_context(place)?;
         let (reactor, subsystem) = (live.reactor, live.slot);
-        if config.tcp_address().is_some() || config.nbd_address().is_some() {
-            let served = match config.nbd_address().cloned() {
-                Some(address) => self.serve_over_nbd(config, &address, reactor, subsystem),
-                None => self.serve_over_tcp(config, reactor, subsystem),
-            };
+        let served = match &config.listen {
+            Listen::NvmeTcp(_) => Some(self.serve_over_tcp(config, reactor, subsystem)),
+            Listen::Nbd(address) => Some(self.serve_over_nbd(config, address, reactor, subsystem)),
+            Listen::VhostUserBlk(path) => {
+                Some(self.serve_over_vhost_user_blk(config, path, reactor, subsystem))
+            }
+            Listen::VfioUser(_) | Listen::Fuse(_) | Listen::Unix(_) => None,
+        };
+        if let Some(served) = served {
             // Where a process cannot continue, the next one tries with the same socket.
             if served.is_err() && !self.is_continuing {
                 self.forget_listener(&config.name);
@@ -405,8 +409,8 @@ impl State {
         self.tell_discovery()?;
         let gone = self.config.remove_controller(&served.name);
         if let Some(gone) = &gone {
-            // The socket of NBD clients is this process's.
-            if let Some(path) = gone.listen.path().filter(|_| gone.nbd_address().is_none()) {
+            // Other sockets are this process's.
+            if let Listen::VfioUser(path) | Listen::Fuse(path) = &gone.listen {
                 self.close_at_holder(path);
             }
             if gone.listen.tcp().is_some() {

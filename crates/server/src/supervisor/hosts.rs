@@ -33,6 +33,7 @@ impl AttachedHost {
                 (Protocol::NvmeTcp, _) => format!("{count} hosts over NVMe/TCP"),
                 (Protocol::Nbd, 1) => "1 NBD client".to_owned(),
                 (Protocol::Nbd, _) => format!("{count} NBD clients"),
+                (Protocol::VhostUserBlk, _) => "a vhost-user-blk front end".to_owned(),
             });
         }
         let process = self.process?;
@@ -71,7 +72,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Ends connections of hosts over NVMe/TCP or NBD; returns those that were there.
+    /// Ends connections of hosts over NVMe/TCP, NBD or vhost-user-blk; returns those that were
+    /// there.
     pub(crate) fn disconnect(
         &self,
         controller: &str,
@@ -109,10 +111,14 @@ impl State {
         let served = served.ok_or_else(|| Refusal::not_found("controller", controller))?;
         if served.protocol.is_none() {
             return Err(Refusal::conflict(format!(
-                "controller {controller} has no hosts over NVMe/TCP or NBD: end its host, or detach it with the controller by detach_hosts=true"
+                "controller {controller} has no hosts over NVMe/TCP, NBD or vhost-user-blk: end its host, or detach it with the controller by detach_hosts=true"
             )));
         }
-        let mut hosts = associations(&served.presence);
+        let what = match served.protocol {
+            Some(Protocol::VhostUserBlk) => "namespace",
+            _ => "export",
+        };
+        let mut hosts = associations(served);
         let absent = |host: String| absent(controller, &host);
         match (&wanted.nqn, &wanted.export, wanted.cntlid, wanted.all) {
             (Some(nqn), None, None, false) => {
@@ -124,7 +130,7 @@ impl State {
             (None, Some(export), None, false) => {
                 hosts.retain(|host| host.export.as_ref() == Some(export));
                 if hosts.is_empty() {
-                    return Err(absent(format!("the export {}", export.escape_debug())));
+                    return Err(absent(format!("the {what} {}", export.escape_debug())));
                 }
             }
             (None, None, Some(cntlid), false) => {

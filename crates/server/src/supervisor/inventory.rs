@@ -7,20 +7,19 @@ use api::config::{self, Config, MediumKind};
 use api::{
     AssociationStatus, Authentication, ControllerStatus, DriveStatus, FileStatus, HostProcess,
     HostStatus, Inventory, IoStatus, MediumErrors, MediumStatus, NamespaceIdentity,
-    NamespaceStatus, Partition, PartitionStatus, Protocol, QueuePlacement, ReactorStatus, Refusal,
+    NamespaceStatus, Partition, PartitionStatus, QueuePlacement, ReactorStatus, Refusal,
     TenantStatus,
 };
 use media::{Trouble, Troubles};
 use reactor::handle::ReactorHandle;
 use reactor::message::View;
 use reactor::network::NetworkCounts;
-use reactor::presence::Presence;
 use subsystem::Allocated;
 use transport::nvme_tcp::Proof;
 
 use super::places::{label, range_of};
 use super::subsystems::{Live, id_of};
-use super::{OpenMedium, State, Supervisor};
+use super::{OpenMedium, Served, State, Supervisor};
 use crate::events;
 use crate::observe::{ControllerCounts, Snapshot, Stir, now};
 
@@ -160,7 +159,7 @@ impl State {
         })
     }
 
-    /// What the hosts over NVMe/TCP and the NBD clients have done, by controller.
+    /// What the hosts over NVMe/TCP, NBD and vhost-user-blk have done, by controller.
     fn network_counts(&self) -> anyhow::Result<BTreeMap<String, NetworkCounts>> {
         let mut all = BTreeMap::new();
         for (at, reactor) in self.reactors.iter().enumerate() {
@@ -394,7 +393,7 @@ impl State {
                     process,
                     command: machine::files::command_of(process),
                 }),
-            hosts: served.map_or_else(Vec::new, |served| associations(&served.presence)),
+            hosts: served.map_or_else(Vec::new, associations),
             doorbell_messages: served.map_or(0, |served| served.doorbell_messages.get()),
             cntlid: id.map(|id| id.0),
             config,
@@ -402,16 +401,13 @@ impl State {
     }
 }
 
-/// The hosts of a controller over NVMe/TCP or NBD.
-pub(super) fn associations(presence: &Presence) -> Vec<AssociationStatus> {
+/// The hosts of a controller over NVMe/TCP, NBD or vhost-user-blk.
+pub(super) fn associations(served: &Served) -> Vec<AssociationStatus> {
     let (now, _) = now();
-    let hosts = presence.hosts().into_iter();
+    let hosts = served.presence.hosts().into_iter();
     hosts
         .map(|host| AssociationStatus {
-            protocol: match host.export {
-                Some(_) => Protocol::Nbd,
-                None => Protocol::NvmeTcp,
-            },
+            protocol: served.protocol.unwrap_or_default(),
             nqn: host.nqn,
             export: host.export,
             address: host.address,

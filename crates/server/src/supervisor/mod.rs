@@ -31,6 +31,7 @@ mod tenants;
 mod timing;
 mod traces;
 mod upgrade;
+mod vhost_user_blk;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -104,11 +105,12 @@ struct Served {
     visited: BTreeSet<usize>,
     /// Its mount, if it is a mount.
     mount: Option<Mounted>,
-    /// The protocol of its hosts, if it has any number of them at the same time.
+    /// The protocol of its hosts, if they have controllers of their own.
     protocol: Option<Protocol>,
     /// Its subsystem and address, if hosts reach it over NVMe/TCP.
     listed: Option<Listed>,
-    /// Its UNIX socket, if it serves NBD clients there: the file goes with it.
+    /// Its UNIX socket, if NBD clients or a vhost-user-blk front end come there: the file goes with
+    /// it.
     socket: Option<vfio_user::Listener>,
 }
 

@@ -70,9 +70,14 @@ impl State {
                 "controller {name}: the queues of its hosts move together: leave the queue out"
             )));
         }
-        if protocol == Some(Protocol::Nbd) {
+        let stays = match protocol {
+            Some(Protocol::Nbd) => Some("NBD clients are"),
+            Some(Protocol::VhostUserBlk) => Some("vhost-user-blk front end is"),
+            Some(Protocol::NvmeTcp) | None => None,
+        };
+        if let Some(hosts_are) = stays {
             return Err(Refusal::conflict(format!(
-                "controller {name}: its NBD clients are served by its reactor, and do not move: write another `reactor` for the controller, and create it again"
+                "controller {name}: its {hosts_are} served by its reactor, and hosts of this kind do not move: write another `reactor` for the controller, and create it again"
             )));
         }
         let subsystem = config.map(|c| c.subsystem());

@@ -1,9 +1,11 @@
 //! Controllers that hosts reach over NVMe/TCP: their listening sockets, and the list of them that
-//! hosts can ask for.
+//! hosts can ask for. Listening sockets of other protocols are made here, too.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -24,7 +26,21 @@ use crate::survival::listener_name;
 pub(super) const DISCOVERY: &str = "/discovery";
 
 /// Connections that wait for the reactor: more are tried again by their hosts.
-pub(super) const BACKLOG: i32 = 128;
+const BACKLOG: i32 = 128;
+
+/// A listening UNIX socket for many connections, for a reactor; and its file, which is to be kept
+/// as long as the controller is served. A file that a dead process has left is replaced.
+pub(super) fn unix_listener(
+    config: &Controller,
+    path: &Path,
+) -> anyhow::Result<(UnixListener, vfio_user::Listener)> {
+    let socket = vfio_user::Listener::bind(path)?;
+    rustix::net::listen(&socket, BACKLOG).context("cannot listen")?;
+    socket.open_to(config.socket_mode.bits())?;
+    let shared = socket.as_fd().try_clone_to_owned();
+    let shared = shared.context("cannot share the socket with its reactor")?;
+    Ok((shared.into(), socket))
+}
 
 /// A list without subsystems. Generations of a later process are higher.
 pub(super) fn no_subsystems() -> Arc<DiscoveryLog> {

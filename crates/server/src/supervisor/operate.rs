@@ -141,7 +141,11 @@ impl State {
 
     /// Attaches a namespace to a controller.
     pub(super) fn attach(&mut self, name: &str, controller: &str) -> Result<(), Refusal> {
-        let subsystem = self.controller(controller)?.subsystem().to_owned();
+        let config = self.controller(controller)?;
+        let subsystem = config.subsystem().to_owned();
+        if config.vhost_user_blk_socket().is_some() {
+            self.check_disk(name, controller)?;
+        }
         let nsid = match self.find(name)? {
             Some(found) => {
                 check_attach(&found, controller, &subsystem)?;
@@ -175,7 +179,10 @@ impl State {
     fn with_listed(&self, namespace: &str, controller: &str) -> Config {
         let mut next = self.config.clone();
         for config in next.controller.iter_mut().filter(|c| c.name == controller) {
-            if !config.namespaces.iter().any(|n| n == namespace) {
+            if config.vhost_user_blk_socket().is_some() {
+                // its list may still name one that was detached
+                config.namespaces = vec![namespace.to_owned()];
+            } else if !config.namespaces.iter().any(|n| n == namespace) {
                 config.namespaces.push(namespace.to_owned());
             }
         }

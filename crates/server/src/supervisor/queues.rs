@@ -8,13 +8,13 @@ use super::hosts::absent;
 use super::inventory::associations;
 use crate::observe::Inspected;
 
-/// Hosts over NVMe/TCP or NBD in one report.
+/// Hosts over NVMe/TCP, NBD or vhost-user-blk in one report.
 const HOSTS_MAX: usize = 16;
 
 impl Supervisor {
     /// The current state of a controller's queues, with at most `commands` commands of each
-    /// submission queue; with a controller identifier, those of that host over NVMe/TCP or NBD. The
-    /// supervisor is not locked meanwhile.
+    /// submission queue; with a controller identifier, those of that host over NVMe/TCP, NBD or
+    /// vhost-user-blk. The supervisor is not locked meanwhile.
     pub(crate) fn inspect(
         &self,
         name: &str,
@@ -27,7 +27,7 @@ impl Supervisor {
             let served = state.controllers.iter().find(|c| c.name == name);
             let served = served.ok_or_else(not_found)?;
             let inspector = Inspector::new(&state.reactors, served.reactor, served.slot);
-            let known = associations(&served.presence);
+            let known = associations(served);
             (inspector, served.protocol.is_some(), known)
         };
         let refused = |error: InspectError| match error {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
 use api::config::object::{Object as Keys, When};
-use api::config::{Config, Controller, Medium, Namespace, Timing};
+use api::config::{Config, Controller, Medium, Namespace, Problem, Timing};
 use api::{Kind, Refusal, What};
 
 use super::{State, Supervisor, exists, refuse_problems, refused};
@@ -125,6 +125,12 @@ impl State {
             object.put_into(&mut objects);
             objects.put_into(&mut next);
             refuse_problems(&next)?;
+        }
+        if let Step::Create(Object::Controller(controller)) = step
+            && let Some(what) = controller.lack()
+        {
+            let place = format!("controller {}", controller.name);
+            return Err(Refusal::of_problems(&[Problem { place, what }]));
         }
         match step {
             Step::Delete(id) if self.is_only_desired(id) => self.give_up(id)?,

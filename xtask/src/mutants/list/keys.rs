@@ -78,8 +78,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "tcp-host-text",
         guard: "a host's text reaches a terminal without its control characters",
         file: "crates/client/src/cli/hosts.rs",
-        from: "host.nqn.escape_debug().to_string(),",
-        to: "host.nqn.clone(),",
+        from: "nqn => nqn.escape_debug().to_string(),",
+        to: "nqn => nqn.to_owned(),",
         test: unit("client", "cli::hosts::tests::each_host_has_a_row"),
     },
     Mutation {

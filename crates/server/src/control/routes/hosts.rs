@@ -1,5 +1,5 @@
 //! `/v1/hosts`: attached hosts, by controller. Hosts attach and detach on their own; those over
-//! NVMe/TCP or NBD can be disconnected.
+//! NVMe/TCP, NBD or vhost-user-blk can be disconnected.
 
 use api::{AssociationStatus, Disconnection, HostStatus};
 use axum::Json;
@@ -33,7 +33,8 @@ async fn show_host(
     item::show(desk, name).await
 }
 
-/// Disconnect hosts over NVMe/TCP or NBD; returns those that were connected. They may come again
+/// Disconnect hosts over NVMe/TCP, NBD or vhost-user-blk; returns those that were connected. They
+/// may come again
 #[utoipa::path(post, path = "/v1/hosts/{name}/disconnect", tag = "hosts", request_body = Disconnection, responses((status = 200, body = Vec<AssociationStatus>)))]
 async fn disconnect(
     State(desk): Shared,

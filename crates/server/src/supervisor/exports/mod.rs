@@ -8,16 +8,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::os::fd::AsFd;
-
-use anyhow::Context;
 use api::Protocol;
 use api::config::{Controller, NbdAddress};
 use engine::SubsystemSlot;
 use reactor::message::{NbdListener, NbdListening, Way};
 
 use super::State;
-use super::network::BACKLOG;
+use super::network::unix_listener;
 
 impl State {
     /// Serves a controller whose hosts are NBD clients.
@@ -60,13 +57,8 @@ impl State {
         let (listener, socket) = match address {
             NbdAddress::Tcp(address) => (NbdListener::Tcp(self.listener(config, *address)?), None),
             NbdAddress::Unix(path) => {
-                let socket = vfio_user::Listener::bind(path)?;
-                // There are many clients of one socket.
-                rustix::net::listen(&socket, BACKLOG).context("cannot listen")?;
-                socket.open_to(config.socket_mode.bits())?;
-                let shared = socket.as_fd().try_clone_to_owned();
-                let shared = shared.context("cannot share the socket with its reactor")?;
-                (NbdListener::Unix(shared.into()), Some(socket))
+                let (listener, socket) = unix_listener(config, path)?;
+                (NbdListener::Unix(listener), Some(socket))
             }
         };
         let clients = config.nbd.clone().unwrap_or_default().clients.into();

@@ -1,0 +1,94 @@
+//! Controllers over vhost-user-blk, whose one namespace is the virtio disk of one guest: their
+//! listening sockets.
+//!
+//! A socket is the process's, as that of NBD clients: a front end connects again to the next
+//! process, which replaces the file that the former one has left, and goes on with the requests
+//! that the front end has kept.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use anyhow::Context;
+use api::config::Controller;
+use api::{Protocol, Refusal};
+use engine::SubsystemSlot;
+use reactor::message::{VhostListening, Way};
+
+use super::State;
+use super::network::unix_listener;
+use super::places::label;
+use super::subsystems::id_of;
+
+impl State {
+    /// Serves a controller whose host is a vhost-user-blk front end.
+    pub(super) fn serve_over_vhost_user_blk(
+        &mut self,
+        config: &Controller,
+        path: &Path,
+        reactor: usize,
+        subsystem: SubsystemSlot,
+    ) -> anyhow::Result<()> {
+        // Only an open drive reports its command set.
+        let aim = self.aim();
+        for namespace in aim
+            .namespace
+            .iter()
+            .filter(|n| config.namespaces.contains(&n.name))
+        {
+            anyhow::ensure!(
+                self.medium(&namespace.media)?.set().is_none(),
+                "namespaces: {}",
+                more_than_blocks(&namespace.name)
+            );
+        }
+        let (listener, socket) = unix_listener(config, path)?;
+        let way = Way::VhostUserBlk(VhostListening {
+            listener,
+            rings: config.queues,
+        });
+        let new = self.prepare(config, way, reactor, subsystem)?;
+        self.add(config, reactor, new)?;
+        let served = self.controllers.last_mut();
+        let served = served.context("it was just added")?;
+        served.protocol = Some(Protocol::VhostUserBlk);
+        served.socket = Some(socket);
+        Ok(())
+    }
+
+    /// Checks that a controller over vhost-user-blk can get a namespace: it has no other one, and
+    /// the namespace has only blocks.
+    pub(super) fn check_disk(&self, name: &str, controller: &str) -> Result<(), Refusal> {
+        let failed = |error: anyhow::Error| Refusal::failed(&error);
+        for (live, view) in self.views().map_err(failed)? {
+            let id = id_of(&view, controller);
+            for namespace in &view.namespaces {
+                let other = label(&live.name, namespace);
+                let is_attached = id.is_some_and(|id| namespace.attached.contains(id));
+                if is_attached && other != name {
+                    return Err(Refusal::conflict(format!(
+                        "controller `{controller}` has namespace `{other}`, and vhost-user-blk serves exactly one: `nvmirage detach {other} {controller}` first, or create a controller with its own socket for `{name}`"
+                    )));
+                }
+                if other == name && namespace.namespace.set.is_some() {
+                    return Err(Refusal::conflict(more_than_blocks(name)));
+                }
+            }
+        }
+        let mut configured = self.config.namespace.iter();
+        if let Some(config) = configured.find(|n| n.name == name)
+            && self.medium(&config.media).map_err(failed)?.set().is_some()
+        {
+            return Err(Refusal::conflict(more_than_blocks(name)));
+        }
+        Ok(())
+    }
+}
+
+/// A namespace of a command set that virtio lacks.
+fn more_than_blocks(namespace: &str) -> String {
+    format!(
+        "namespace `{namespace}` has zones or keys, which vhost-user-blk cannot express: serve it over NVMe"
+    )
+}
