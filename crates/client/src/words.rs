@@ -52,13 +52,21 @@ const KEYS: [(&str, &str); 2] = [
     ),
 ];
 
-/// The option for `KEY = "VALUE"` at the begin of a text, and the text behind it.
+/// The option for `KEY = "VALUE"` or `KEY = ["VALUE"]` at the begin of a text, and the text behind
+/// it.
 fn option(text: &str) -> Option<(String, &str)> {
-    let (key, behind) = text.split_once(" = \"")?;
+    let (key, behind) = text.split_once(" = ")?;
+    let (behind, end) = match behind.strip_prefix("[\"") {
+        Some(behind) => (behind, "\"]"),
+        None => (behind.strip_prefix('"')?, "\""),
+    };
     if key.is_empty() || !key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') {
         return None;
     }
-    let (value, behind) = behind.split_once('"')?;
+    let (value, behind) = behind.split_once(end)?;
+    if value.contains('"') {
+        return None;
+    }
     Some((format!("--{} {value}", key.replace('_', "-")), behind))
 }
 
@@ -88,6 +96,11 @@ mod tests {
                 "a: write lba_size = \"512\", or write path = \"d\".",
                 "a: write --lba-size 512, or write --path d.",
             ),
+            (
+                "write namespaces = [\"NAME\"], or none",
+                "write --namespaces NAME, or none",
+            ),
+            ("write a = [\"b\", \"c\"]", "write a = [\"b\", \"c\"]"),
             ("write 512 or 4096", "write 512 or 4096"),
             (
                 "end its host first, or let it lose its drive with detach_hosts=true",

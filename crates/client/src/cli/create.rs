@@ -81,7 +81,9 @@ Examples:
   nvmirage create controller store --namespaces root --listen nvme-tcp:127.0.0.1:4420
       Hosts over NVMe/TCP
   nvmirage create controller images --namespaces root,data --listen nbd:/tmp/images.sock
-      NBD clients: exports `root` and `data`")]
+      NBD clients: exports `root` and `data`
+  nvmirage create controller vm1 --namespaces root --listen vhost-user-blk:/tmp/b.sock --queues 4
+      A virtio disk of a guest: namespace `root`, with up to 4 rings")]
 pub struct ControllerArgs {
     #[command(flatten)]
     controller: Options<Controller>,

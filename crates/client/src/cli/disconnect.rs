@@ -1,4 +1,5 @@
-//! `nvmirage disconnect`: ends connections of hosts over NVMe/TCP and of NBD clients.
+//! `nvmirage disconnect`: ends connections of hosts over NVMe/TCP, of NBD clients and of
+//! vhost-user-blk front ends.
 
 use api::Disconnection;
 
@@ -11,17 +12,18 @@ Examples:
   nvmirage disconnect store --host nqn.2014-08.org.nvmexpress:uuid:…
       Every connection of one host to controller store
   nvmirage disconnect store --cntlid 0x100
-      One association or NBD client, by its identifier in `nvmirage hosts`
+      One association, NBD client or front end, by its identifier in `nvmirage hosts`
   nvmirage disconnect images --export root
-      The NBD clients of export `root`
+      The NBD clients, or the vhost-user-blk front end, of namespace `root`
   nvmirage disconnect store --all
       All hosts; the controller still listens";
 
-/// Disconnect hosts over NVMe/TCP or NBD clients from a controller of a running server
+/// Disconnect hosts over NVMe/TCP, NBD or vhost-user-blk from a controller of a running server
 ///
 /// Commands in flight end without a reply. A host may connect again: Linux does so after the time
-/// of `nvme connect -c`, unless it is disconnected there, and QEMU's NBD client within its
-/// `reconnect-delay`. To serve no more hosts, delete the controller.
+/// of `nvme connect -c`, unless it is disconnected there, and QEMU within the
+/// `reconnect-delay` of its NBD client, or after the `reconnect-ms` of its vhost-user-blk disk. To
+/// serve no more hosts, delete the controller.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Disconnect {
@@ -43,11 +45,12 @@ struct Which {
     #[arg(long, value_name = "NQN")]
     host: Option<String>,
 
-    /// Export of NBD clients: the name of a namespace; all of its clients
+    /// Name of a namespace: all NBD clients of that export, or its vhost-user-blk front end
     #[arg(long, value_name = "NAME")]
     export: Option<String>,
 
-    /// Controller identifier of the association or NBD client, decimal or hexadecimal (0x…)
+    /// Controller identifier of the association, NBD client or front end, decimal or hexadecimal
+    /// (0x…)
     #[arg(long, value_name = "ID", value_parser = parse::cntlid)]
     cntlid: Option<u16>,
 

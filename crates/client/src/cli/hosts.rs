@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::config::{self, Span};
+use api::config::{self, Listen, Span};
 use api::{AssociationStatus, Authentication, ControllerStatus, Inventory, Protocol};
 use terminal::table::{Align, Table};
 
@@ -12,14 +12,15 @@ use crate::requests;
 const EXAMPLES: &str = "\
 Examples:
   nvmirage hosts
-      The host of each controller, every host over NVMe/TCP, and every NBD client
+      The host of each controller, every host over NVMe/TCP, NBD client and vhost-user-blk front end
   nvmirage hosts --json | jq '.[].hosts[] | select(.io_queues == 0)'
       Hosts over NVMe/TCP that have no I/O queue";
 
 /// List the hosts of a running server
 ///
 /// A controller over NVMe/TCP or NBD has any number of hosts, each with its address and controller
-/// identifier (CNTLID), and its NQN or export; other controllers have one host at a time.
+/// identifier (CNTLID), and its NQN or export; other controllers have one host at a time. `export`
+/// is the namespace of an NBD client or of a vhost-user-blk front end.
 /// `authenticated` is `host` where the host has proved its secret by DH-HMAC-CHAP, and `both` where
 /// the controller has, too. `keep alive` is the time after which a silent host is disconnected;
 /// `ANA` are the states of ANA groups that are set.
@@ -48,7 +49,7 @@ impl Hosts {
     }
 }
 
-/// The tables: a host for each controller, those over NVMe/TCP, and NBD clients.
+/// The tables: a host for each controller, those over NVMe/TCP, and those of single namespaces.
 fn shown(inventory: &Inventory) -> String {
     let controllers = || inventory.controllers.iter();
     let mut parts = Vec::new();
@@ -68,7 +69,7 @@ fn shown(inventory: &Inventory) -> String {
         }
         parts.push(table.to_string());
     }
-    for table in [over_tcp(inventory), over_nbd(inventory)] {
+    for table in [over_tcp(inventory), of_namespaces(inventory)] {
         if !table.is_empty() {
             parts.push(table.to_string());
         }
@@ -80,15 +81,16 @@ fn shown(inventory: &Inventory) -> String {
 }
 
 /// The host of a controller: its process, where the system reports it; the number of hosts over
-/// NVMe/TCP or NBD.
+/// NVMe/TCP or NBD; a vhost-user-blk front end.
 pub(super) fn host(controller: &ControllerStatus) -> String {
     match (&controller.host, controller.attached) {
         _ if !controller.hosts.is_empty() => {
-            let over = match controller.config.nbd_address() {
-                Some(_) => "NBD",
-                None => "TCP",
-            };
-            format!("{} over {over}", controller.hosts.len())
+            let count = controller.hosts.len();
+            match &controller.config.listen {
+                Listen::VhostUserBlk(_) => "front end".to_owned(),
+                Listen::Nbd(_) => format!("{count} over NBD"),
+                _ => format!("{count} over TCP"),
+            }
         }
         (Some(host), _) => {
             let command = host.command.as_deref().unwrap_or("process");
@@ -122,8 +124,8 @@ pub(super) fn over_tcp(inventory: &Inventory) -> Table {
     table
 }
 
-/// The NBD clients of all controllers.
-pub(super) fn over_nbd(inventory: &Inventory) -> Table {
+/// The NBD clients and vhost-user-blk front ends of all controllers.
+pub(super) fn of_namespaces(inventory: &Inventory) -> Table {
     let mut table = Table::new(&[
         ("controller", Align::Left),
         ("protocol", Align::Left),
@@ -133,12 +135,16 @@ pub(super) fn over_nbd(inventory: &Inventory) -> Table {
         ("connected", Align::Right),
     ]);
     for controller in &inventory.controllers {
-        let hosts = controller.hosts.iter();
-        for host in hosts.filter(|host| host.protocol == Protocol::Nbd) {
+        for host in &controller.hosts {
+            let protocol = match host.protocol {
+                Protocol::NvmeTcp => continue,
+                Protocol::Nbd => "NBD",
+                Protocol::VhostUserBlk => "vhost-user-blk",
+            };
             let connected = Duration::from_secs(host.connected_ms / 1000);
             table.row(vec![
                 controller.config.name.clone(),
-                "NBD".to_owned(),
+                protocol.to_owned(),
                 host.export.clone().unwrap_or_default(),
                 address(host),
                 format!("{:#x}", host.cntlid),
@@ -179,7 +185,10 @@ fn row(controller: &config::Controller, host: &AssociationStatus) -> Vec<String>
         Span(connected).to_string(),
         ana_states(controller),
         // it is the host's text: no control character of it reaches the terminal
-        host.nqn.escape_debug().to_string(),
+        match host.nqn.as_str() {
+            "" => "-".to_owned(),
+            nqn => nqn.escape_debug().to_string(),
+        },
     ]
 }
 
@@ -201,13 +210,15 @@ mod tests {
     }
 
     #[test]
-    fn each_nbd_client_has_a_row() {
+    fn each_host_of_a_namespace_has_a_row() {
         let inventory: Inventory = serde_json::from_str(
             r#"{"media":[],"namespaces":[],"tenants":[],"reactors":[],
                 "controllers":[{"name":"images","listen":"nbd:/x.sock","attached":true,
                                 "hosts":[{"protocol":"nbd","export":"root","cntlid":256,"io_queues":1,"keep_alive_ms":0,"connected_ms":61999}]},
                                {"name":"far","listen":"nbd:127.0.0.1:10809","attached":true,
-                                "hosts":[{"protocol":"nbd","export":"data","address":"127.0.0.1:50000","cntlid":257,"io_queues":1,"keep_alive_ms":0,"connected_ms":0}]}]}"#,
+                                "hosts":[{"protocol":"nbd","export":"data","address":"127.0.0.1:50000","cntlid":257,"io_queues":1,"keep_alive_ms":0,"connected_ms":0}]},
+                               {"name":"vm","listen":"vhost-user-blk:/b.sock","attached":true,
+                                "hosts":[{"protocol":"vhost-user-blk","export":"disk","cntlid":258,"io_queues":1,"keep_alive_ms":0,"connected_ms":2000}]}]}"#,
         )
         .unwrap();
         let text = shown(&inventory);
@@ -226,9 +237,11 @@ mod tests {
             ],
             vec!["images", "NBD", "root", "unix", "0x100", "61s"],
             vec!["far", "NBD", "data", "127.0.0.1:50000", "0x101", "0s"],
+            vec!["vm", "vhost-user-blk", "disk", "unix", "0x102", "2s"],
         ];
         assert_eq!(rows, expected);
         assert_eq!(host(&inventory.controllers[0]), "1 over NBD");
+        assert_eq!(host(&inventory.controllers[2]), "front end");
         let json = serde_json::to_value(&inventory.controllers[0].hosts).unwrap();
         let keys: Vec<_> = json[0].as_object().unwrap().keys().collect();
         assert!(!keys.contains(&&"nqn".to_owned()) && !keys.contains(&&"address".to_owned()));
@@ -242,7 +255,8 @@ mod tests {
                                {"name":"vm2","listen":"vfio-user:/b","attached":false},
                                 {"name":"store","listen":"nvme-tcp:127.0.0.1:4420","attached":true,"ana":{"2":"inaccessible"},
                                  "hosts":[{"nqn":"nqn.a","address":"127.0.0.1:50000","cntlid":256,"authentication":"both","tls":true,"io_queues":2,"keep_alive_ms":5000,"connected_ms":61999},
-                                         {"nqn":"nqn.\u001bb","address":"[::1]:50001","cntlid":257,"io_queues":0,"keep_alive_ms":0,"connected_ms":0}]}]}"#,
+                                         {"nqn":"nqn.\u001bb","address":"[::1]:50001","cntlid":257,"io_queues":0,"keep_alive_ms":0,"connected_ms":0},
+                                         {"address":"127.0.0.1:50002","cntlid":258,"io_queues":0,"keep_alive_ms":0,"connected_ms":0}]}]}"#,
         )
         .unwrap();
         let text = shown(&inventory);
@@ -264,6 +278,8 @@ mod tests {
             "2=inaccessible",
             "nqn.a"
         ]));
+        let is_nameless = |row: &Vec<&str>| row.contains(&"0x102") && row.last() == Some(&"-");
+        assert!(rows.iter().any(is_nameless), "{text}");
         assert!(rows.contains(&vec![
             "store",
             "[::1]:50001",

@@ -9,7 +9,7 @@ use machine::nbd;
 use terminal::table::{Align, Table};
 use terminal::units;
 
-use super::hosts::{ana_states, host, over_nbd, over_tcp};
+use super::hosts::{ana_states, host, of_namespaces, over_tcp};
 use super::parse::Control;
 use super::trace::table as traces;
 use crate::{exports, requests};
@@ -81,7 +81,7 @@ fn tables(inventory: &Inventory) -> String {
         shown = format!("{line}\n\n{shown}");
     }
     // Shown only if there are such hosts.
-    for table in [over_tcp(inventory), over_nbd(inventory)] {
+    for table in [over_tcp(inventory), of_namespaces(inventory)] {
         if !table.is_empty() {
             shown.push('\n');
             shown.push_str(&table.to_string());

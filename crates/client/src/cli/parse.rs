@@ -34,13 +34,16 @@ pub fn vfio_user(text: &str) -> Result<PathBuf, String> {
         Listen::Fuse(_) => Err(format!("`{text}` is a folder: write vfio-user:PATH")),
         Listen::NvmeTcp(_) => Err(format!("`{text}` is no socket: write vfio-user:PATH")),
         Listen::Nbd(_) => Err(format!("`{text}` is for NBD clients: write vfio-user:PATH")),
+        Listen::VhostUserBlk(_) => Err(format!(
+            "`{text}` is for a vhost-user-blk front end: write vfio-user:PATH"
+        )),
         Listen::Unix(_) => Err(format!(
             "`{text}` is a control socket: write vfio-user:PATH"
         )),
     }
 }
 
-/// Controller identifier of a host over NVMe/TCP or NBD, decimal or hexadecimal.
+/// Controller identifier of a host over NVMe/TCP, NBD or vhost-user-blk, decimal or hexadecimal.
 pub fn cntlid(text: &str) -> anyhow::Result<u16> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u16::from_str_radix(digits, 16),
@@ -49,12 +52,12 @@ pub fn cntlid(text: &str) -> anyhow::Result<u16> {
     parsed.context("write the identifier of `nvmirage hosts`, as 0x100")
 }
 
-/// Address of a controller: `vfio-user:PATH`, `fuse:FOLDER`, `nvme-tcp:ADDRESS:PORT`, `nbd:PATH` or
-/// `nbd:ADDRESS:PORT`.
+/// Address of a controller: `vfio-user:PATH`, `fuse:FOLDER`, `nvme-tcp:ADDRESS:PORT`, `nbd:PATH`,
+/// `nbd:ADDRESS:PORT` or `vhost-user-blk:PATH`.
 pub fn listen(text: &str) -> Result<Listen, String> {
     match text.parse()? {
         Listen::Unix(_) => Err(format!(
-            "`{text}` is a control socket: write vfio-user:PATH, fuse:FOLDER, nvme-tcp:ADDRESS:PORT, nbd:PATH or nbd:ADDRESS:PORT"
+            "`{text}` is a control socket: write vfio-user:PATH, fuse:FOLDER, nvme-tcp:ADDRESS:PORT, nbd:PATH, nbd:ADDRESS:PORT or vhost-user-blk:PATH"
         )),
         listen => Ok(listen),
     }

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use api::config::{self, Controller, Listen, NbdAddress, Size};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use machine::files::read_text;
-use machine::qemu::{self, NEEDED};
+use machine::qemu::{self, NEEDED, Version};
+use machine::vhost_user::{Disk, Monitor};
 use machine::{initiator, nbd};
 
-use super::live;
 use super::parse::Control;
+use super::{UsageError, live};
 use crate::{exports, requests};
 
 const EXAMPLES: &str = "\
@@ -23,6 +25,8 @@ Examples:
       The command `nvme connect`, for a controller with listen = \"nvme-tcp:…\"
   nvmirage qemu-args images
       A -blockdev for each export, for a controller with listen = \"nbd:…\"
+  nvmirage qemu-args vm1 --monitor libvirt
+      The disk in libvirt's XML, for a controller with listen = \"vhost-user-blk:…\"
   eval \"exec qemu-system-x86_64 -accel kvm -cpu host $(nvmirage qemu-args nvme0) -drive file=root.img\"
       Start a guest with it
 
@@ -48,7 +52,8 @@ pub fn memory(text: &str) -> Result<Size, String> {
 ///
 /// A QEMU that is too old causes a warning on standard error, with a remedy. For a controller with
 /// an NVMe/TCP address, the command is `nvme connect`; over NBD, QEMU is the client, and the guest
-/// gets a virtio block device for each namespace.
+/// gets a virtio block device for each namespace. Over vhost-user-blk the guest gets one virtio
+/// block device, also from another monitor than QEMU.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct QemuArgs {
@@ -70,6 +75,19 @@ pub struct QemuArgs {
     /// QEMU executable; default: the one on the PATH
     #[arg(long, value_name = "PATH")]
     qemu: Option<PathBuf>,
+
+    /// Monitor of the guest, for a controller over vhost-user-blk; default: qemu
+    #[arg(long, value_name = "MONITOR", value_parser = monitor())]
+    monitor: Option<Monitor>,
+}
+
+fn monitor() -> impl TypedValueParser<Value = Monitor> {
+    let names = Monitor::ALL.map(|(name, _)| name);
+    PossibleValuesParser::new(names).map(|name| {
+        let mut all = Monitor::ALL.into_iter();
+        let found = all.find(|(other, _)| *other == name);
+        found.expect("its names are the possible values").1
+    })
 }
 
 impl QemuArgs {
@@ -78,8 +96,14 @@ impl QemuArgs {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
-        let (socket, survives) = match self.found()? {
+        let found = self.found()?;
+        if self.monitor.is_some() && !matches!(found, Found::Disk(..)) {
+            let text = "--monitor: only for a controller with listen = \"vhost-user-blk:PATH\": remove the option";
+            return Err(UsageError(text.to_owned()).into());
+        }
+        let (socket, survives) = match found {
             Found::Socket(socket, survives) => (socket, survives),
+            Found::Disk(socket, rings) => return self.print_disk(&socket, rings),
             Found::Nbd(options) => {
                 let lines: Vec<String> = options
                     .iter()
@@ -112,6 +136,33 @@ impl QemuArgs {
         Ok(())
     }
 
+    /// Prints what the monitor of a guest needs for a vhost-user-blk disk.
+    fn print_disk(&self, socket: &Path, rings: u16) -> anyhow::Result<()> {
+        let socket = socket.to_str().with_context(|| {
+            format!(
+                "the socket path {} is not UTF-8, which the options of monitors require: use another path",
+                socket.display()
+            )
+        })?;
+        let disk = Disk {
+            name: &self.name,
+            socket,
+            rings,
+        };
+        let monitor = self.monitor.unwrap_or(Monitor::Qemu);
+        let version = version(self.qemu.as_deref());
+        terminal::print(&disk.text(monitor, self.memory.0, version))?;
+        terminal::progress::note(&match monitor {
+            Monitor::Firecracker => {
+                "note: Firecracker connects when the drive is configured, and does not connect again to a restarted server".to_owned()
+            }
+            Monitor::Qemu | Monitor::Libvirt | Monitor::CloudHypervisor => format!(
+                "note: the number of queues may be that of the guest's vCPUs, up to {rings} (`queues` of the controller)"
+            ),
+        });
+        Ok(())
+    }
+
     /// Where hosts reach the controller.
     fn found(&self) -> anyhow::Result<Found> {
         if let Some(file) = &self.config {
@@ -121,6 +172,11 @@ impl QemuArgs {
                 .with_context(|| format!("{} has no such controller", file.display()))?;
             let socket = match listen {
                 Place::Socket(socket) => socket,
+                Place::Disk(socket) => {
+                    let mut written = config.controller.iter();
+                    let written = written.find(|c| c.name == self.name);
+                    return disk(std::path::absolute(socket)?, written);
+                }
                 Place::Nbd(address) => {
                     // relative to the folder in which the server will be started
                     let address = absolute(address)?;
@@ -157,6 +213,12 @@ impl QemuArgs {
         )?;
         let socket = match listen {
             Place::Socket(socket) => socket,
+            Place::Disk(socket) => {
+                note_if_relative(&socket);
+                let mut all = inventory.controllers.iter();
+                let status = all.find(|c| c.config.name == self.name);
+                return disk(socket, status.map(|status| &status.config));
+            }
             Place::Nbd(address) => {
                 let mut all = inventory.controllers.iter();
                 let status = all.find(|c| c.config.name == self.name);
@@ -172,13 +234,23 @@ impl QemuArgs {
                 return Ok(Found::Tcp(address, identity.subnqn.clone()));
             }
         };
-        if socket.is_relative() {
-            terminal::progress::note(
-                "warning: the server was given a relative path: it is relative to the server's folder",
-            );
-        }
+        note_if_relative(&socket);
         Ok(Found::Socket(socket, inventory.process.survives))
     }
+}
+
+fn note_if_relative(socket: &Path) {
+    if socket.is_relative() {
+        terminal::progress::note(
+            "warning: the server was given a relative path: it is relative to the server's folder",
+        );
+    }
+}
+
+/// The disk of a controller over vhost-user-blk.
+fn disk(socket: PathBuf, config: Option<&Controller>) -> anyhow::Result<Found> {
+    let config = config.context("the controller has gone")?;
+    Ok(Found::Disk(socket, config.queues))
 }
 
 /// How guests reach a controller.
@@ -190,6 +262,8 @@ enum Found {
     Tcp(SocketAddr, String),
     /// Options for exports over NBD.
     Nbd(Vec<[String; 2]>),
+    /// The socket of a vhost-user-blk disk, and its rings.
+    Disk(PathBuf, u16),
 }
 
 /// An address with an absolute path.
@@ -225,6 +299,7 @@ enum Place {
     Socket(PathBuf),
     Tcp(SocketAddr),
     Nbd(NbdAddress),
+    Disk(PathBuf),
 }
 
 /// Advice for an address that the command does not contain, or that only this machine reaches.
@@ -249,6 +324,7 @@ fn find<'a>(
             Listen::VfioUser(path) => Ok(Place::Socket(path.clone())),
             Listen::NvmeTcp(address) => Ok(Place::Tcp(*address)),
             Listen::Nbd(address) => Ok(Place::Nbd(address.clone())),
+            Listen::VhostUserBlk(path) => Ok(Place::Disk(path.clone())),
             _ => bail!("controller `{name}` is mounted at {listen}: guests cannot attach to it"),
         };
     }
@@ -260,6 +336,16 @@ fn find<'a>(
         "there is no controller `{name}`; there are {}",
         names.join(", ")
     )
+}
+
+/// The version of the QEMU in use, where it is known.
+pub fn version(given: Option<&Path>) -> Option<Version> {
+    let found = || {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        qemu::on_path(&qemu::program_name(), &path)
+    };
+    let program = given.map(Path::to_owned).or_else(found)?;
+    qemu::version_of(&program).ok().flatten()
 }
 
 /// Problem of the QEMU in use, and its remedy.
@@ -327,6 +413,26 @@ mod tests {
         assert_eq!(options[3], "-device virtio-blk-pci,drive=nbd1");
         let relative = absolute(NbdAddress::Unix("x".into())).unwrap();
         assert!(matches!(relative, NbdAddress::Unix(path) if path.is_absolute()));
+    }
+
+    #[test]
+    fn a_disk_has_the_rings_of_its_controller() {
+        let listen: Listen = "vhost-user-blk:/b.sock".parse().unwrap();
+        let mut config = Controller::new("c".to_owned(), listen.clone());
+        config.queues = 3;
+        let names = ["c".to_owned()];
+        let found = find("c", names.iter().map(|name| (name, &listen))).unwrap();
+        let Place::Disk(socket) = found else {
+            panic!("{found:?}")
+        };
+        let found = disk(socket, Some(&config)).unwrap();
+        assert!(matches!(found, Found::Disk(socket, 3) if socket == Path::new("/b.sock")));
+        assert!(disk("/b.sock".into(), None).is_err());
+        for (name, expected) in Monitor::ALL {
+            let of = clap::Command::new("x").arg(clap::Arg::new("m").value_parser(monitor()));
+            let read = of.get_matches_from(["x", name]);
+            assert_eq!(read.get_one::<Monitor>("m"), Some(&expected));
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use api::config::Span;
-use api::{CompletionQueue, QueuesReport, SubmissionQueue};
+use api::{CompletionQueue, Protocol, QueuesReport, SubmissionQueue};
 use terminal::table::{Align, Table};
 use terminal::{hangup, units};
 
@@ -32,9 +32,9 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 /// CQ is a completion queue and SQ a submission queue that completes into it; queue 0 is the admin
 /// queue. Head and tail are the values that the server has read; doorbell, shadow and EventIdx are
 /// the current values in memory, which the host may have changed. `waiting` commands are in the
-/// ring; commands in `flight` were fetched and have not completed. Each host over NVMe/TCP
-/// and each NBD client has queues of its own in the server's memory; a command is there when its
-/// data have arrived.
+/// ring; commands in `flight` were fetched and have not completed. Each host over NVMe/TCP,
+/// each NBD client and each vhost-user-blk front end has queues of its own in the server's memory;
+/// a command is there when its data have arrived.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct QueuesCommand {
@@ -54,8 +54,8 @@ pub struct QueuesCommand {
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", require_equals = true)]
     watch: Option<Span>,
 
-    /// Only one host over NVMe/TCP or NBD, by its controller identifier in `nvmirage hosts`;
-    /// default: up to 16 hosts
+    /// Only one host over NVMe/TCP, NBD or vhost-user-blk, by its controller identifier in
+    /// `nvmirage hosts`; default: up to 16 hosts
     #[arg(long, value_name = "ID", value_parser = parse::cntlid)]
     cntlid: Option<u16>,
 
@@ -111,9 +111,12 @@ fn shown(report: &QueuesReport) -> String {
             parts.push("no host is connected\n".to_owned());
         }
         for host in &report.hosts {
-            let who = match &host.export {
-                Some(export) => format!("NBD client of {}", export.escape_debug()),
-                None => host.nqn.escape_debug().to_string(),
+            let who = match (&host.export, host.protocol) {
+                (Some(disk), Protocol::VhostUserBlk) => {
+                    format!("vhost-user-blk front end of {}", disk.escape_debug())
+                }
+                (Some(export), _) => format!("NBD client of {}", export.escape_debug()),
+                (None, _) => host.nqn.escape_debug().to_string(),
             };
             let made = made(host.queues.len());
             parts.push(format!("host {:#x} {who}: {made}\n", host.cntlid));

@@ -65,8 +65,8 @@ const VERSION: &str = concat!(
 ///
 /// A virtual machine, or another process, sees an NVMe PCIe controller and uses it with its
 /// existing NVMe driver; the controller is backed by memory, a file, or a block device. Hosts
-/// attach over vfio-user or NVMe/TCP, and NBD clients to single namespaces. The server needs no
-/// kernel module and no privileges.
+/// attach over vfio-user or NVMe/TCP; NBD clients and virtio disks (vhost-user-blk) use single
+/// namespaces. The server needs no kernel module and no privileges.
 #[derive(Debug, Parser)]
 #[command(name = "nvmirage", version, long_version = VERSION, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {

@@ -29,6 +29,8 @@ Examples:
       A drive over NVMe/TCP, for `nvme connect` on this machine
   nvmirage serve --media ram:size=8GiB --listen nbd:/tmp/nbd.sock
       A drive over NBD, for qemu-img, nbdcopy and nbd-client: export ns1
+  nvmirage serve --media ram:size=8GiB --listen vhost-user-blk:/tmp/b.sock
+      A virtio disk of a guest
   nvmirage serve
       Everything in /etc/nvmirage/nvmirage.toml
   nvmirage serve --survive --media ram:size=8GiB --listen vfio-user:/tmp/nvme.sock
@@ -68,8 +70,8 @@ pub(super) struct Serve {
     media: Vec<MediaArg>,
 
     /// Address that hosts attach to: a socket, a folder in which this machine has each namespace
-    /// as a file, a TCP address, or an address of NBD clients
-    #[arg(long, value_name = "vfio-user:PATH|fuse:FOLDER|nvme-tcp:ADDRESS:PORT|nbd:PATH|nbd:ADDRESS:PORT", value_parser = parse::listen, requires = "media")]
+    /// as a file, a TCP address, an address of NBD clients, or the socket of a virtio disk
+    #[arg(long, value_name = "vfio-user:PATH|fuse:FOLDER|nvme-tcp:ADDRESS:PORT|nbd:PATH|nbd:ADDRESS:PORT|vhost-user-blk:PATH", value_parser = parse::listen, requires = "media")]
     listen: Option<Listen>,
 
     /// Doorbell delivery: auto is mapped for a polling reactor, else unmapped
@@ -210,7 +212,7 @@ impl Serve {
             config.state_dir = Some(std::path::absolute(folder)?);
         }
         config.read_presets(read_text);
-        let problems = config.validate();
+        let problems = config.problems_of_new();
         if !problems.is_empty() {
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
             return Err(UsageError(lines.join("\n")).into());

@@ -16,6 +16,7 @@ use client::cli::parse::Control;
 use client::cli::qemu_args::{self, DEFAULT_MEMORY};
 use client::{Address, exports, requests, words};
 use machine::files::read_text;
+use machine::vhost_user::Disk;
 use machine::{initiator, nbd, qemu};
 use model::Parameters;
 use server::process::{self, Serving};
@@ -39,6 +40,8 @@ Examples:
       A drive over NVMe/TCP, which `nvme connect` makes a device of this machine
   nvmirage up samsung-970-pro --size 8GiB --listen nbd:/tmp/x.sock
       A drive over NBD, for qemu-img, nbdcopy, nbd-client and a guest without vfio-user
+  nvmirage up samsung-970-pro --size 8GiB --listen vhost-user-blk:/tmp/b.sock
+      A virtio disk of a guest, for QEMU of any age, libvirt, Firecracker and cloud-hypervisor
   nvmirage down vm1
       Delete the drive again
 
@@ -46,7 +49,7 @@ Where your server runs, it gets the drive; where none does, this one serves unti
 Another server gets it where --control or NVMIRAGE_CONTROL names that. The same line again changes
 nothing, and what it has made goes again where it fails.";
 
-/// Create a drive in one command, and print the QEMU options, the `nvme connect` or the NBD URI
+/// Create a drive in one command, and print how hosts attach to it
 ///
 /// The drive is of a kind (null, ram, file, keyvalue), or of a preset (nvmirage explain lists
 /// them), which is in memory unless --path names a file. Medium, namespace and controller all have
@@ -86,7 +89,7 @@ pub(super) struct Up {
     fresh: bool,
 
     /// Address that guests or hosts attach to; default: NAME.sock beside the control socket
-    #[arg(long, value_name = "vfio-user:PATH|nvme-tcp:ADDRESS:PORT|nbd:PATH|nbd:ADDRESS:PORT", value_parser = parse::listen)]
+    #[arg(long, value_name = "vfio-user:PATH|nvme-tcp:ADDRESS:PORT|nbd:PATH|nbd:ADDRESS:PORT|vhost-user-blk:PATH", value_parser = parse::listen)]
     listen: Option<Listen>,
 
     /// Change a parameter of the preset's model; may be repeated
@@ -140,6 +143,9 @@ impl Up {
         // before anything is created, for an operator without a QEMU for it
         if let Listen::Nbd(address) = &listen {
             at_utf8(address)?;
+        }
+        if let Listen::VhostUserBlk(path) = &listen {
+            utf8(path)?;
         }
         if let Listen::VfioUser(path) = &listen {
             utf8(path)?;
@@ -247,9 +253,21 @@ impl Up {
                 }
                 Ok(text)
             }
+            Listen::VhostUserBlk(path) => {
+                let mut controllers = controllers.iter();
+                let served = controllers.find(|c| c.config.name == self.name);
+                let served = served.context("the server does not report the drive's controller")?;
+                let disk = Disk {
+                    name: &self.name,
+                    socket: utf8(path)?,
+                    rings: served.config.queues,
+                };
+                let version = qemu_args::version(self.qemu.as_deref());
+                Ok(for_monitors(&disk, self.memory.0, version))
+            }
             Listen::VfioUser(path) | Listen::Fuse(path) | Listen::Unix(path) => {
                 let options = qemu::options(&self.name, utf8(path)?, self.memory.0, survives);
-                Ok(format!("for a guest: {}\n", in_one_line(&options)))
+                Ok(format!("for a guest: {}\n", of_qemu(&options)))
             }
         }
     }
@@ -284,17 +302,17 @@ impl Up {
             Some(listen) => listen.clone().absolute(parse::absolute)?,
             None => Listen::VfioUser(beside(server.path(), name)?),
         };
-        let is_of_guest = matches!(listen, Listen::VfioUser(_));
+        let is_of_guest = matches!(listen, Listen::VfioUser(_) | Listen::VhostUserBlk(_));
         if !is_of_guest && !matches!(listen, Listen::NvmeTcp(_) | Listen::Nbd(_)) {
             let text = format!(
-                "--listen {listen}: hosts attach to vfio-user:PATH, nvme-tcp:ADDRESS:PORT, nbd:PATH or nbd:ADDRESS:PORT; `nvmirage mount` makes files of a drive"
+                "--listen {listen}: hosts attach to vfio-user:PATH, nvme-tcp:ADDRESS:PORT, nbd:PATH, nbd:ADDRESS:PORT or vhost-user-blk:PATH; `nvmirage mount` makes files of a drive"
             );
             return Err(UsageError(text).into());
         }
         let is_of_qemu = self.qemu.is_some() || self.memory != DEFAULT_MEMORY;
         if is_of_qemu && !is_of_guest {
             let text = format!(
-                "--listen {listen}: --qemu and --memory are for a guest over vfio-user: remove them"
+                "--listen {listen}: --qemu and --memory are for a guest over vfio-user or vhost-user-blk: remove them"
             );
             return Err(UsageError(text).into());
         }
@@ -324,7 +342,7 @@ impl Up {
             *asked_for = Some(Listen::Unix(server.path().to_owned()));
         }
         config.read_presets(read_text);
-        let problems = config.validate();
+        let problems = config.problems_of_new();
         if !problems.is_empty() {
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
             return Err(UsageError(words::of_command_line(&lines.join("\n"))).into());
@@ -489,23 +507,68 @@ fn at_utf8(address: &NbdAddress) -> anyhow::Result<nbd::At<'_>> {
     at.context("the socket path is not UTF-8, which an NBD URI requires: use another path")
 }
 
-/// The path of a socket as QEMU's JSON requires it.
+/// The path of a socket as the options of monitors require it.
 fn utf8(path: &Path) -> anyhow::Result<&str> {
     let path = path.to_str();
-    path.context("the socket path is not UTF-8, which QEMU's JSON requires: use another path")
+    path.context("the socket path is not UTF-8, which QEMU's options require: use another path")
 }
 
-fn in_one_line(options: &[[String; 2]]) -> String {
-    let words = options
-        .iter()
-        .map(|[option, value]| format!("{option} {}", qemu::shell_quoted(value)));
-    let words: Vec<String> = words.collect();
-    format!("qemu-system-x86_64 … {}", words.join(" "))
+fn of_qemu(options: &[[String; 2]]) -> String {
+    format!("qemu-system-x86_64 … {}", qemu::in_one_line(options))
+}
+
+/// What the monitor of a guest needs for a vhost-user-blk disk, a line for each.
+fn for_monitors(disk: &Disk<'_>, memory_bytes: u64, version: Option<qemu::Version>) -> String {
+    let [memory, element] = disk.libvirt();
+    let options = disk.qemu_options(memory_bytes, version);
+    let of_cloud_hypervisor = disk.cloud_hypervisor(memory_bytes);
+    let lines = [
+        format!("for a guest: {}", of_qemu(&options)),
+        format!("  libvirt: {memory} {element}"),
+        format!("  Firecracker (not tested): {}", disk.firecracker()),
+        format!(
+            "  cloud-hypervisor (not tested): cloud-hypervisor … {}",
+            qemu::in_one_line(&of_cloud_hypervisor)
+        ),
+    ];
+    lines.map(|line| line + "\n").concat()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_monitor_has_a_line() {
+        let disk = Disk {
+            name: "nvme0",
+            socket: "/tmp/b.sock",
+            rings: 64,
+        };
+        let text = for_monitors(&disk, 4 << 30, None);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4);
+        for (line, parts) in lines.iter().zip([
+            [
+                "for a guest: qemu-system-x86_64 …",
+                "path=/tmp/b.sock,reconnect-ms=1000",
+            ],
+            ["  libvirt: <memoryBacking>", "path='/tmp/b.sock'"],
+            [
+                "  Firecracker (not tested): \"drives\"",
+                "\"socket\":\"/tmp/b.sock\"",
+            ],
+            [
+                "  cloud-hypervisor (not tested): ",
+                "vhost_user=true,socket=/tmp/b.sock",
+            ],
+        ]) {
+            assert!(
+                line.starts_with(parts[0]) && line.contains(parts[1]),
+                "{line}"
+            );
+        }
+    }
 
     #[test]
     fn a_drive_larger_than_memory_is_warned_of() {
