@@ -108,12 +108,15 @@ export interface Queue {
   in_flight?: number;
 }
 
-/** Host over NVMe/TCP, or NBD client. */
+/** Protocol of hosts with controllers of their own. */
+export type Protocol = "nvme-tcp" | "nbd" | "vhost-user-blk";
+
+/** Host over NVMe/TCP, NBD client, or vhost-user-blk front end. */
 export interface Association {
-  protocol: "nvme-tcp" | "nbd";
-  /** As the host reports it; an NBD client has none. */
+  protocol: Protocol;
+  /** As the host reports it; only over NVMe/TCP. */
   nqn?: string;
-  /** Of an NBD client: the name of a namespace. */
+  /** Of an NBD client or a vhost-user-blk front end: the name of a namespace. */
   export?: string;
   /** Absent on a UNIX socket. */
   address?: string;
@@ -131,7 +134,7 @@ export interface Controller extends config.Controller {
   identity?: { serial: string; subnqn: string };
   /** Process of the host, where the system reports it. */
   host?: { process: number; command?: string };
-  /** Hosts over NVMe/TCP and NBD clients, in order of arrival. */
+  /** Hosts over NVMe/TCP, NBD or vhost-user-blk, in order of arrival. */
   hosts?: Association[];
   cntlid?: number;
   doorbell_messages: number;
@@ -152,7 +155,7 @@ export interface Inspector {
   stuck_after_ns: number;
   admin?: CompletionQueue;
   queues: CompletionQueue[];
-  /** Up to 16 hosts over NVMe/TCP or NBD clients, of a controller whose doorbells are `none`. */
+  /** Up to 16 hosts over NVMe/TCP, NBD or vhost-user-blk, of a controller whose doorbells are `none`. */
   hosts?: { cntlid: number; nqn?: string; export?: string; admin?: CompletionQueue; queues: CompletionQueue[] }[];
   hosts_left_out?: number;
 }

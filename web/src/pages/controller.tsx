@@ -7,7 +7,7 @@ import { amount, bandwidth, percent, time, whole } from "../format.ts";
 import { type ControllerHistory, MOST, STAGES } from "../history.ts";
 import { count, percentile } from "../histogram.ts";
 import { useStore } from "../store.ts";
-import type { Association, Controller } from "../types.ts";
+import type { Association, Controller, Protocol } from "../types.ts";
 
 /** Why there is no history of some controllers. */
 export const without = (most: number) => `This page remembers the first ${most} controllers.`;
@@ -62,12 +62,18 @@ export function ControllerPage({ name }: { name: string }) {
   );
 }
 
+/** Names of protocols and of their hosts. */
+const HOSTS: Record<Protocol, { protocol: string; one: string; several: string }> = {
+  "nvme-tcp": { protocol: "NVMe/TCP", one: "host over TCP", several: "hosts over TCP" },
+  nbd: { protocol: "NBD", one: "NBD client", several: "NBD clients" },
+  "vhost-user-blk": { protocol: "vhost-user-blk", one: "front end", several: "front ends" },
+};
+
 /** The host of a controller in words, where it has one. */
 export function hostOf({ attached, host, hosts }: Controller): string | undefined {
   if (!attached) return undefined;
   if (hosts !== undefined) {
-    const one = hosts[0]?.protocol === "nbd" ? "NBD client" : "host over TCP";
-    const several = hosts[0]?.protocol === "nbd" ? "NBD clients" : "hosts over TCP";
+    const { one, several } = HOSTS[hosts[0]?.protocol ?? "nvme-tcp"];
     return `${hosts.length} ${hosts.length === 1 ? one : several}`;
   }
   return host === undefined ? "A host" : `${host.command ?? "Process"} (${host.process})`;
@@ -75,10 +81,10 @@ export function hostOf({ attached, host, hosts }: Controller): string | undefine
 
 /** The protocol of a host as shown. */
 export function protocolOf({ protocol }: Association): string {
-  return protocol === "nbd" ? "NBD" : "NVMe/TCP";
+  return HOSTS[protocol].protocol;
 }
 
-/** The hosts of a controller that may have several: over NVMe/TCP or NBD. */
+/** The hosts of a controller over NVMe/TCP, NBD or vhost-user-blk. */
 function Associations({ controller }: { controller: Controller }) {
   const hosts = controller.hosts ?? [];
   if (hosts.length === 0) return null;
