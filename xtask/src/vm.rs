@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use guest_rig::lines::NoLine;
-use guest_rig::{Boot, Guest, Kernel, Options, Rig, Server, guest};
+use guest_rig::{Boot, Disk, Guest, Kernel, Options, Qemu, Rig, Server, guest};
 
 /// What the guest is given.
 #[derive(Debug, Args)]
@@ -19,6 +19,9 @@ pub(crate) struct VmArgs {
     /// Give the guest the drive that a vfio-user server serves at this socket
     #[arg(long, value_name = "PATH")]
     socket: Vec<PathBuf>,
+    /// Give the guest a disk of the vhost-user-blk back end at this socket; may be repeated
+    #[arg(long, value_name = "PATH")]
+    disk: Vec<PathBuf>,
     /// Give the guest QEMU's own NVMe drive on this raw image, to compare with
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
@@ -98,6 +101,8 @@ pub(crate) fn run(args: &VmArgs) -> Result<()> {
         share_memory: !args.private_memory,
         iommu: args.iommu,
         sockets,
+        disks: args.disk.iter().map(|socket| disk(socket, args)).collect(),
+        qemu: Qemu::Current,
         program: false,
         files: Vec::new(),
         kernel_args: args.append.clone(),
@@ -115,6 +120,15 @@ pub(crate) fn run(args: &VmArgs) -> Result<()> {
         server.stop(Duration::from_secs(10))?;
     }
     Ok(())
+}
+
+/// A disk with a queue for each processor, as QEMU gives it to a guest.
+fn disk(socket: &Path, args: &VmArgs) -> Disk {
+    Disk {
+        socket: socket.to_owned(),
+        queues: args.cpus,
+        packed: false,
+    }
 }
 
 /// Runs a job, and prints its lines as they come.

@@ -91,7 +91,7 @@ program() {
 files() {
     modprobe virtio_blk
     files_left=200
-    until files_disk=$(ls -d /sys/block/vd? 2>/dev/null); do
+    until files_disk=$(ls -d /sys/bus/pci/devices/0000:00:1e.0/virtio*/block/vd? 2>/dev/null); do
         [ $files_left -gt 0 ] || {
             echo "the drive with the files did not appear"
             return 1

@@ -15,6 +15,8 @@ pub(crate) const APT: &str = "apt";
 pub(crate) const QEMU_NEEDED: (u32, u32) = (10, 1);
 /// What is fetched where the system's QEMU is older.
 pub(crate) const QEMU_PACKAGES: &[&str] = &["qemu-system-x86", "qemu-utils", "qemu-block-extra"];
+/// What is fetched for guests of an older QEMU.
+pub(crate) const OLDER_QEMU_PACKAGES: &[&str] = &["qemu-system-x86"];
 /// The programs of the guest; the kernel comes beside them.
 pub(crate) const GUEST_PACKAGES: &[&str] = &[
     "busybox-static",
@@ -39,23 +41,40 @@ pub(crate) fn guest_key() -> String {
     format!("guest-{}", key_hash(&[recipe.as_bytes()]))
 }
 
-/// Opens a state of apt in the folder `dir`.
+/// Where the cache has the older QEMU.
+pub(crate) fn older_qemu_key() -> String {
+    let recipe = format!("{OLDER_QEMU_PACKAGES:?} {}", debian::OLDER_RELEASE);
+    format!("qemu-{}", key_hash(&[recipe.as_bytes()]))
+}
+
+/// Opens a state of apt in the folder `dir`, for the release that guests come from.
 ///
 /// # Errors
 /// This is not Debian: says what to install, and where to.
 pub(crate) fn open_apt(dir: &Path, note: Note<'_>) -> Result<Apt> {
+    open_apt_of(debian::SUITES, dir, note)
+}
+
+/// Opens a state of apt in the folder `dir`, for these suites.
+///
+/// # Errors
+/// As [`open_apt`].
+pub(crate) fn open_apt_of(suites: &[&str], dir: &Path, note: Note<'_>) -> Result<Apt> {
     if !debian::is_debian() {
         let (major, minor) = QEMU_NEEDED;
         let cache = Cache::open()?;
         bail!(
             "this is not a Debian on x86-64, where all of it is fetched: install QEMU {major}.{minor} or newer ({}), \
-             and unpack Debian's packages {} with their dependencies into {}, {} into {}, and the kernels that {} \
-             stands for in {} and its backports into {}",
+             and unpack Debian's packages {} with their dependencies into {}, {} into {}, those of {} in {} into {}, \
+             and the kernels that {} stands for in {} and its backports into {}",
             QEMU_PACKAGES.join(" "),
             GUEST_PACKAGES.join(" "),
             cache.path(&guest_key()).display(),
             firmware::PACKAGES.join(" "),
             cache.path(&Firmware::key()).display(),
+            OLDER_QEMU_PACKAGES.join(" "),
+            debian::OLDER_RELEASE,
+            cache.path(&older_qemu_key()).display(),
             kernel::PACKAGE,
             debian::RELEASE,
             Kernel::ALL
@@ -63,5 +82,5 @@ pub(crate) fn open_apt(dir: &Path, note: Note<'_>) -> Result<Apt> {
                 .join(" and "),
         );
     }
-    Apt::open(dir.join(APT), note)
+    Apt::open(dir.join(APT), suites, note)
 }

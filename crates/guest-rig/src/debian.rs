@@ -1,9 +1,9 @@
 //! Packages of Debian, unpacked into a folder of ours: no root, no chroot, nothing installed.
 //!
 //! A private apt state with an empty list of installed packages makes `apt-get` resolve a package's
-//! whole closure, the C library included; each archive is unpacked with `dpkg-deb -x`, and its own
-//! dynamic loader runs the programs ([`Program::private`]). apt checks every archive against the
-//! keyring that Debian installs.
+//! whole closure, the C library included; each archive is unpacked with `dpkg-deb` and `tar`, and
+//! its own dynamic loader runs the programs ([`Program::private`]). apt checks every archive
+//! against the keyring that Debian installs.
 //!
 //! What it does not do: run maintainer scripts, pull in essential packages, or serve systems other
 //! than Debian on x86-64.
@@ -11,7 +11,7 @@
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::{fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -23,6 +23,11 @@ use crate::sources;
 pub const RELEASE: &str = "trixie";
 /// Where packages newer than [`RELEASE`]'s come from.
 pub const BACKPORTS: &str = "trixie-backports";
+/// The suites of [`RELEASE`].
+pub const SUITES: &[&str] = &[RELEASE, "trixie-updates", BACKPORTS];
+/// The release before [`RELEASE`], and its suites.
+pub(crate) const OLDER_RELEASE: &str = "bookworm";
+pub(crate) const OLDER_SUITES: &[&str] = &[OLDER_RELEASE, "bookworm-updates"];
 
 const KEYRINGS: [&str; 2] = [
     "/usr/share/keyrings/debian-archive-keyring.gpg",
@@ -39,6 +44,7 @@ pub fn is_debian() -> bool {
         && cfg!(target_arch = "x86_64")
         && on_path("apt-get").is_some()
         && on_path("dpkg-deb").is_some()
+        && on_path("tar").is_some()
 }
 
 /// The full path of `program`, looked for in `PATH`.
@@ -57,11 +63,11 @@ pub struct Apt {
 }
 
 impl Apt {
-    /// Makes a private state in the folder `dir` and fetches the package lists.
+    /// Makes a private state in the folder `dir` and fetches the package lists of `suites`.
     ///
     /// # Errors
     /// No mirror is named in the system's own apt sources, or it cannot be reached.
-    pub fn open(dir: PathBuf, note: Note<'_>) -> Result<Self> {
+    pub fn open(dir: PathBuf, suites: &[&str], note: Note<'_>) -> Result<Self> {
         for sub in ["lists/partial", "archives/partial", "parts"] {
             fs::create_dir_all(dir.join(sub))?;
         }
@@ -71,7 +77,7 @@ impl Apt {
             .into_iter()
             .find(|path| Path::new(path).is_file())
             .context("no Debian keyring: install the package debian-archive-keyring")?;
-        let list: String = [RELEASE, "trixie-updates", BACKPORTS]
+        let list: String = suites
             .iter()
             .map(|suite| format!("deb [arch=amd64 signed-by={keyring}] {mirror} {suite} main\n"))
             .collect();
@@ -267,14 +273,27 @@ fn prepare_root(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Packages of older releases have folders where [`prepare_root`] has links, which `dpkg-deb -x`
+/// would replace: their files go where the links lead.
 fn unpack(archive: &Path, root: &Path) -> Result<()> {
-    let output = Command::new("dpkg-deb")
-        .arg("-x")
-        .args([archive, root])
-        .output()?;
+    let mut reader = Command::new("dpkg-deb")
+        .arg("--fsys-tarfile")
+        .arg(archive)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot run dpkg-deb")?;
+    let files = reader.stdout.take().expect("standard output is a pipe");
+    let output = Command::new("tar")
+        .args(["-xpf", "-", "--keep-directory-symlink", "-C"])
+        .arg(root)
+        .stdin(files)
+        .output();
+    let read = reader.wait()?;
+    let output = output.context("cannot run tar")?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(
-        output.status.success(),
+        read.success() && output.status.success(),
         "cannot unpack {}: {}",
         archive.display(),
         said.trim()

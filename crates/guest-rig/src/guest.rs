@@ -15,11 +15,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use tempfile::TempDir;
 
 use crate::kernel::Kernel;
 use crate::lines::{Lines, NoLine, PANIC, tail};
+use crate::qemu::{Disk, Qemu};
 use crate::{Report, Rig, files, monitor};
 
 /// What a guest starts from.
@@ -57,6 +58,11 @@ pub struct Options {
     /// The sockets of vfio-user servers; each becomes a PCI device, the first at 00:10.0, the next
     /// at 00:11.0 and so on.
     pub sockets: Vec<PathBuf>,
+    /// Disks that vhost-user-blk back ends serve; each becomes a PCI device, in the slots behind
+    /// those of `sockets`.
+    pub disks: Vec<Disk>,
+    /// The QEMU that runs it.
+    pub qemu: Qemu,
     /// Whether our own program is there for the job (`program` in the guest).
     pub program: bool,
     /// Files that the job finds in its folder once it has unpacked them (`files` in the guest).
@@ -81,6 +87,8 @@ impl Default for Options {
             share_memory: true,
             iommu: false,
             sockets: Vec::new(),
+            disks: Vec::new(),
+            qemu: Qemu::default(),
             program: false,
             files: Vec::new(),
             kernel_args: Vec::new(),
@@ -115,7 +123,7 @@ pub fn command_line(options: &Options) -> String {
 /// # Errors
 /// `dir` cannot be written to, or something has not been fetched.
 pub fn qemu_command(rig: &Rig, options: &Options, dir: &Path) -> Result<Command> {
-    let mut command = rig.qemu("qemu-system-x86_64").command();
+    let mut command = rig.emulator(options.qemu)?.command();
     command.args([
         "-nodefaults",
         "-no-user-config",
@@ -179,14 +187,24 @@ pub fn qemu_command(rig: &Rig, options: &Options, dir: &Path) -> Result<Command>
     if !options.may_reboot {
         command.arg("-no-reboot");
     }
+    let boots_from_drive = matches!(options.boot, Boot::Firmware | Boot::Bios);
     for (index, socket) in options.sockets.iter().enumerate() {
         let slot = FIRST_SLOT + index;
         let path = socket.display();
-        let boots = index == 0 && matches!(options.boot, Boot::Firmware | Boot::Bios);
+        let boots = index == 0 && boots_from_drive;
         let order = if boots { r#","bootindex":1"# } else { "" };
         command.arg("-device").arg(format!(
             r#"{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{path}"}},"bus":"pcie.0","addr":"0x{slot:x}"{order}}}"#
         ));
+    }
+    for (index, disk) in options.disks.iter().enumerate() {
+        ensure!(
+            options.share_memory,
+            "a vhost-user-blk back end maps the guest's memory: share it (share_memory)"
+        );
+        let at = options.sockets.len() + index;
+        let boots = at == 0 && boots_from_drive;
+        command.args(disk.arguments(options.qemu, at, FIRST_SLOT + at, boots));
     }
     if options.program || !options.files.is_empty() {
         let file = dir.join("program");

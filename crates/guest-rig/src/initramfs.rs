@@ -19,6 +19,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("usr/bin/busybox", &[]),
     // Not busybox's shell, which prefers its own small versions of programs to those in the PATH.
     ("usr/bin/dash", &["usr/bin/sh"]),
+    ("usr/bin/fallocate", &[]),
     ("usr/bin/fio", &[]),
     ("usr/bin/kmod", &["usr/sbin/modprobe", "usr/sbin/lsmod"]),
     ("usr/bin/lspci", &[]),

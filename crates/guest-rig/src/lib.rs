@@ -23,6 +23,7 @@ pub mod lines;
 mod monitor;
 mod program;
 pub mod prometheus;
+pub mod qemu;
 pub mod report;
 pub mod rig;
 pub mod server;
@@ -31,6 +32,7 @@ mod systemd;
 
 pub use guest::{Boot, Guest, Options};
 pub use kernel::Kernel;
+pub use qemu::{Disk, Qemu};
 pub use report::{Report, Step};
 pub use rig::Rig;
 pub use server::Server;

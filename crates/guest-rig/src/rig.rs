@@ -9,11 +9,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::apt::{GUEST_PACKAGES, QEMU_NEEDED, QEMU_PACKAGES, guest_key, open_apt};
+use crate::apt::{
+    GUEST_PACKAGES, OLDER_QEMU_PACKAGES, QEMU_NEEDED, QEMU_PACKAGES, guest_key, older_qemu_key,
+    open_apt, open_apt_of,
+};
 use crate::cache::{Cache, Note, key_hash};
 use crate::debian::{self, Program};
 use crate::firmware::{self, Firmware};
 use crate::kernel::{Bootable, Kernel};
+use crate::qemu::{self, OLDER_VERSION, Qemu};
 use crate::{libnbd, libvirt, prometheus, systemd};
 
 /// The parts of a guest. See the module's documentation.
@@ -76,6 +80,8 @@ impl Rig {
         prometheus::prepare(&rig.cache, note)?;
         libnbd::prepare(&rig.cache, note)?;
         libvirt::prepare(&rig.cache, note)?;
+        rig.cache
+            .ensure(&older_qemu_key(), note, fetch_older_qemu)?;
         let packages = rig.cache.ensure(&systemd_key(), note, fetch_systemd)?;
         Kernel::Stable.get_systemd(&rig.cache, &packages, &systemd_key(), note)?;
         Ok(rig)
@@ -121,19 +127,25 @@ impl Rig {
     /// A program of QEMU: `qemu-system-x86_64`, `qemu-img`, `qemu-io`, `qemu-storage-daemon`.
     #[must_use]
     pub fn qemu(&self, name: &str) -> Program {
-        let Some(root) = &self.qemu else {
-            return Program::system(name.into());
-        };
-        let program = Program::private(root, &format!("usr/bin/{name}"));
-        if !name.starts_with("qemu-system") {
-            return program;
+        match &self.qemu {
+            Some(root) => qemu::private(root, name),
+            None => Program::system(name.into()),
         }
-        let share = root.join("usr/share");
-        program
-            .with("-L")
-            .with(share.join("qemu"))
-            .with("-L")
-            .with(share.join("seabios"))
+    }
+
+    /// The QEMU that runs guests, of one of the versions that they have.
+    ///
+    /// # Errors
+    /// It has not been fetched: says how to.
+    pub(crate) fn emulator(&self, version: Qemu) -> Result<Program> {
+        const EMULATOR: &str = "qemu-system-x86_64";
+        match version {
+            Qemu::Current => Ok(self.qemu(EMULATOR)),
+            Qemu::Older => {
+                let root = self.cache.get(&older_qemu_key()).context(MISSING)?;
+                Ok(qemu::private(&root, EMULATOR))
+            }
+        }
     }
 
     /// Writes our own program, with its libraries, to the file `to`, which a guest can unpack.
@@ -161,13 +173,26 @@ fn qemu_key() -> String {
 fn fetch_qemu(dir: &Path, note: Note<'_>) -> Result<()> {
     let apt = open_apt(dir, note)?;
     apt.unpack_closure(debian::BACKPORTS, QEMU_PACKAGES, dir, note)?;
-    let version = qemu_version(&Program::private(dir, "usr/bin/qemu-system-x86_64"))
+    let version = qemu::version(&Program::private(dir, "usr/bin/qemu-system-x86_64"))
         .context("the QEMU that was fetched does not run")?;
     ensure!(
         version >= QEMU_NEEDED,
         "Debian's backports have QEMU {version:?}, and {QEMU_NEEDED:?} is needed"
     );
     note(&format!("QEMU {}.{} is in place", version.0, version.1));
+    apt.close()
+}
+
+fn fetch_older_qemu(dir: &Path, note: Note<'_>) -> Result<()> {
+    let apt = open_apt_of(debian::OLDER_SUITES, dir, note)?;
+    apt.unpack_closure(debian::OLDER_RELEASE, OLDER_QEMU_PACKAGES, dir, note)?;
+    let version = qemu::version(&Program::private(dir, "usr/bin/qemu-system-x86_64"))
+        .context("the older QEMU that was fetched does not run")?;
+    ensure!(
+        version == OLDER_VERSION,
+        "Debian's {} has QEMU {version:?}, and {OLDER_VERSION:?} is needed",
+        debian::OLDER_RELEASE
+    );
     apt.close()
 }
 
@@ -198,34 +223,6 @@ fn fetch_systemd(dir: &Path, note: Note<'_>) -> Result<()> {
 fn system_qemu() -> Option<String> {
     debian::on_path("qemu-img").and(debian::on_path("qemu-io"))?;
     let program = debian::on_path("qemu-system-x86_64")?;
-    let version = qemu_version(&Program::system(program))?;
+    let version = qemu::version(&Program::system(program))?;
     (version >= QEMU_NEEDED).then(|| format!("{}.{}", version.0, version.1))
-}
-
-fn qemu_version(program: &Program) -> Option<(u32, u32)> {
-    let output = program.command().arg("--version").output().ok()?;
-    parse_version(&String::from_utf8_lossy(&output.stdout))
-}
-
-/// "QEMU emulator version 11.1.3 (Debian …)": major and minor.
-fn parse_version(text: &str) -> Option<(u32, u32)> {
-    let mut numbers = text.split("version ").nth(1)?.split(['.', ' ']);
-    Some((
-        numbers.next()?.parse().ok()?,
-        numbers.next()?.trim().parse().ok()?,
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_of_qemu() {
-        let debian = "QEMU emulator version 11.1.3 (Debian 1:11.1.3+ds-1~bpo13+1)\nCopyright";
-        assert_eq!(parse_version(debian), Some((11, 1)));
-        assert_eq!(parse_version("QEMU emulator version 10.1\n"), Some((10, 1)));
-        assert_eq!(parse_version("QEMU emulator version 7.2.0\n"), Some((7, 2)));
-        assert_eq!(parse_version("no such thing"), None);
-    }
 }

@@ -158,7 +158,7 @@ fn fetch_valgrind(dir: &Path, note: Note<'_>) -> Result<()> {
     if !debian::is_debian() {
         bail!("no valgrind, which counts instructions: install the package valgrind");
     }
-    let apt = Apt::open(dir.join("apt"), note)?;
+    let apt = Apt::open(dir.join("apt"), debian::SUITES, note)?;
     apt.unpack_closure(debian::RELEASE, &["valgrind"], dir, note)?;
     apt.close()?;
     fs::remove_file(dir.join("bin"))?;

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 
 use guest_rig::{Boot, Kernel, Options, guest};
 
@@ -29,9 +30,9 @@ listen = "vfio-user:DIR/vm.sock"
 model_number = "Drive of a firmware"
 "#;
 
-const SIZE: u64 = 192 << 20;
+pub(crate) const SIZE: u64 = 192 << 20;
 /// The identity of the partition that the firmware boots from.
-const PARTITION: &str = "0F2D6A3C-71B5-4C8E-9A40-D1E5B3728F96";
+pub(crate) const PARTITION: &str = "0F2D6A3C-71B5-4C8E-9A40-D1E5B3728F96";
 
 #[test]
 fn the_firmware_boots_linux_from_the_drive() {
@@ -102,18 +103,22 @@ const FIRST_BLOCK: [u8; 56] = [
     8, 0, 0, 0, 0, 0, 0, 0, // from block 8
 ];
 
+/// Writes an image of [`SIZE`] bytes that a BIOS starts. It says what a job would say that has one
+/// step.
+pub(crate) fn write_bios_disk(to: &Path) {
+    let mut image = vec![0; 16 * 512];
+    image[..FIRST_BLOCK.len()].copy_from_slice(&FIRST_BLOCK);
+    image[510..512].copy_from_slice(&[0x55, 0xaa]);
+    let said = b"@@ begin bios\n@@ step bios ok\n@@ end 0\n";
+    image[8 * 512..][..said.len()].copy_from_slice(said);
+    let file = File::create(to).expect("an image");
+    file.write_all_at(&image, 0).expect("an image");
+    file.set_len(SIZE).expect("an image");
+}
+
 #[test]
 fn the_bios_boots_the_first_block_of_the_drive() {
-    let served = Served::start_with(CONFIG, |dir| {
-        let mut image = vec![0; 16 * 512];
-        image[..FIRST_BLOCK.len()].copy_from_slice(&FIRST_BLOCK);
-        image[510..512].copy_from_slice(&[0x55, 0xaa]);
-        let said = b"@@ begin bios\n@@ step bios ok\n@@ end 0\n";
-        image[8 * 512..][..said.len()].copy_from_slice(said);
-        let file = File::create(dir.join("disk.img")).expect("an image");
-        file.write_all_at(&image, 0).expect("an image");
-        file.set_len(SIZE).expect("an image");
-    });
+    let served = Served::start_with(CONFIG, |dir| write_bios_disk(&dir.join("disk.img")));
     let options = Options {
         boot: Boot::Bios,
         ..Options::default()

@@ -34,6 +34,7 @@ mod tcp;
 mod two;
 mod unplug;
 mod vfio;
+mod vhost;
 mod zoned;
 
 /// What `seq 1 LAST` prints: text that guest and host can both make.
