@@ -80,6 +80,8 @@ mod traces_keys;
 mod traces_zoned;
 mod up;
 mod vendor;
+mod vhost;
+mod vhost_life;
 mod words;
 mod world;
 mod zones_kept;

@@ -78,7 +78,7 @@ impl Served {
     }
 }
 
-fn run(mut command: Command) -> Output {
+pub(crate) fn run(mut command: Command) -> Output {
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     // Their outputs are short, except where they fail.
@@ -120,7 +120,7 @@ fn libnbd(world: &World, name: &str, args: &[&str]) -> String {
 }
 
 /// Runs a program of QEMU: whether it succeeded, and what it says.
-fn qemu(name: &str, args: &[&str]) -> (bool, String) {
+pub(crate) fn qemu(name: &str, args: &[&str]) -> (bool, String) {
     let rig = Rig::locate().unwrap();
     let mut command = rig.qemu(name).command();
     command.args(args);
@@ -132,13 +132,13 @@ fn qemu(name: &str, args: &[&str]) -> (bool, String) {
     )
 }
 
-fn qemu_ok(name: &str, args: &[&str]) -> String {
+pub(crate) fn qemu_ok(name: &str, args: &[&str]) -> String {
     let (succeeded, said) = qemu(name, args);
     assert!(succeeded, "{name} {args:?}: {said}");
     said
 }
 
-fn bytes(len: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut number = seed | 1;
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
