@@ -23,6 +23,7 @@ mod sample;
 mod survive;
 mod tcp;
 mod vhost;
+mod vhost_user;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,6 +46,7 @@ use self::reach::ReachArgs;
 use self::sample::{Results, Sample, Subject};
 use self::survive::SurviveArgs;
 use self::tcp::TcpArgs;
+use self::vhost_user::VhostArgs;
 
 /// Of each medium: much more than the caches hold, little enough to be written whole before it is
 /// measured.
@@ -119,6 +121,9 @@ enum Other {
     Tcp(TcpArgs),
     /// Measure NBD beside qemu-storage-daemon and nbdkit, by the same clients
     Nbd(NbdArgs),
+    /// Measure vhost-user-blk by a front end that polls: a null medium, memory beside vfio-user, a
+    /// file beside qemu-storage-daemon, and idle front ends
+    Vhost(VhostArgs),
 }
 
 /// Who runs where.
@@ -173,6 +178,7 @@ fn run(workspace: &Workspace, interrupt: &Interrupt, args: &BenchArgs) -> Result
         Some(Other::Survive(args)) => return survive::run(workspace, interrupt, args),
         Some(Other::Tcp(args)) => return tcp::run(workspace, interrupt, args),
         Some(Other::Nbd(args)) => return nbd::run(workspace, interrupt, args),
+        Some(Other::Vhost(args)) => return vhost_user::run(workspace, interrupt, args),
         None => {}
     }
     fs::create_dir_all(workspace.logs())?;

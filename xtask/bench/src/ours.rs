@@ -22,6 +22,17 @@ const ALLOCATE: Duration = Duration::from_secs(60);
 /// How long a medium is written at most: what was never written is no data to read.
 const FILL_SECONDS: u32 = 8;
 
+/// Disks over vhost-user-blk of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Disks {
+    #[default]
+    None,
+    /// Each controller serves a front end, and no host over vfio-user.
+    Only,
+    /// Beside each controller another one serves the same namespace to a front end.
+    Beside,
+}
+
 /// A medium and its reactor.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
@@ -43,6 +54,7 @@ pub(crate) struct Setup {
     pub(crate) tcp: Option<u16>,
     /// The socket of the only controller, which NBD clients reach.
     pub(crate) nbd: Option<PathBuf>,
+    pub(crate) disks: Disks,
 }
 
 impl Setup {
@@ -61,6 +73,15 @@ impl Setup {
             preallocate: false,
             tcp: None,
             nbd: None,
+            disks: Disks::None,
+        }
+    }
+
+    /// Lines of the server that a controller is ready.
+    fn ready(&self) -> usize {
+        match self.disks {
+            Disks::None | Disks::Only => self.controllers,
+            Disks::Beside => 2 * self.controllers,
         }
     }
 
@@ -82,7 +103,12 @@ impl Setup {
             if self.preallocate {
                 own += "preallocate = true\n";
             }
+            let disk = format!(
+                "listen = \"vhost-user-blk:{}\"\nqueues = {queues}",
+                disk(sockets, number).display()
+            );
             let front = match (self.tcp, &self.nbd) {
+                _ if self.disks == Disks::Only => disk.clone(),
                 // Each command of more than a capsule's data has memory for the largest one.
                 (Some(port), _) => format!(
                     "listen = \"nvme-tcp:127.0.0.1:{port}\"\nsubnqn = {NQN:?}\n\
@@ -100,6 +126,12 @@ impl Setup {
                  [[namespace]]\nname = \"n{number}\"\nmedia = \"m{number}\"\nlba_size = {lba_size}\n\
                  [[controller]]\nname = \"c{number}\"\nnamespaces = [\"n{number}\"]\n{front}\n"
             );
+            if self.disks == Disks::Beside {
+                text += &format!(
+                    "subsystem = \"s{number}\"\n[[controller]]\nname = \"d{number}\"\n\
+                     subsystem = \"s{number}\"\nnamespaces = [\"n{number}\"]\n{disk}\n"
+                );
+            }
         }
         text
     }
@@ -113,6 +145,10 @@ fn address(sockets: &Path, number: usize) -> String {
         "vfio-user:{}",
         sockets.join(format!("{number}.sock")).display()
     )
+}
+
+fn disk(sockets: &Path, number: usize) -> PathBuf {
+    sockets.join(format!("{number}.disk"))
 }
 
 fn control(dir: &Path) -> String {
@@ -148,7 +184,7 @@ impl<'a> Ours<'a> {
             options.push("--survive".as_ref());
         }
         let mut server = Server::start(&options)?;
-        for _ in 1..setup.controllers {
+        for _ in 1..setup.ready() {
             server.wait_for_line("ready: ", STOP)?;
         }
         let worker = if setup.survives {
@@ -180,18 +216,32 @@ impl<'a> Ours<'a> {
         }
     }
 
+    /// Where disk `number` listens for its front end ([`Disks`]).
+    pub(crate) fn disk(&self, number: usize) -> PathBuf {
+        disk(self.dir.path(), number)
+    }
+
     /// Where it is steered.
     pub(crate) fn control(&self) -> String {
         control(self.dir.path())
+    }
+
+    /// Everything that it serves, with counters.
+    fn inventory(&self) -> Result<Value> {
+        let mut command = self.workspace.command(&self.workspace.program())?;
+        output(command.args(["ls", "--json", "--control", &self.control()]))
+    }
+
+    /// Time of the reactor's turns that found work, since its start.
+    pub(crate) fn busy(&self) -> Result<Duration> {
+        busy(&self.inventory()?)
     }
 
     /// Waits until the memory of all media with [`Setup::preallocate`] is allocated.
     pub(crate) fn wait_for_memory(&self) -> Result<()> {
         let begun = Instant::now();
         loop {
-            let mut command = self.workspace.command(&self.workspace.program())?;
-            command.args(["ls", "--json", "--control", &self.control()]);
-            let media = output(&mut command)?["media"].take();
+            let media = self.inventory()?["media"].take();
             let mut media = media.as_array().into_iter().flatten();
             if media.all(|medium| medium["preallocated_bytes"] == medium["bytes"]) {
                 return Ok(());
@@ -269,6 +319,14 @@ pub(crate) fn output(command: &mut std::process::Command) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("nvmirage printed something else than JSON")
 }
 
+/// Time of the turns of the only reactor that found work.
+fn busy(inventory: &Value) -> Result<Duration> {
+    let busy = inventory["reactors"][0]["busy_ns"].as_u64();
+    Ok(Duration::from_nanos(
+        busy.context("the server lists no busy time of its reactor")?,
+    ))
+}
+
 /// How far the two processors are from each other now.
 pub(crate) fn placement(workspace: &Workspace, cpus: Cpus) -> Result<String> {
     let (server, host) = cpus.pair();
@@ -340,5 +398,34 @@ mod tests {
             file.configuration(Path::new("/s"), 0)
                 .contains("path = \"/d/disk\"\n")
         );
+    }
+
+    #[test]
+    fn disks_are_served_alone_or_beside_hosts() {
+        let with = |disks| Setup {
+            disks,
+            controllers: 2,
+            queues: 1,
+            ..Setup::new("ram", "64MiB")
+        };
+        let setup = with(Disks::Only);
+        let text = setup.configuration(Path::new("/run/s"), 0);
+        assert_eq!((setup.ready(), text.matches("listen =").count()), (2, 2));
+        assert!(text.contains("listen = \"vhost-user-blk:/run/s/1.disk\"\nqueues = 1\n"));
+        assert!(!text.contains("doorbells") && !text.contains("subsystem"));
+        let setup = with(Disks::Beside);
+        let text = setup.configuration(Path::new("/run/s"), 0);
+        assert_eq!((setup.ready(), text.matches("listen =").count()), (4, 4));
+        assert!(text.contains("listen = \"vfio-user:/run/s/1.sock\""));
+        assert_eq!(text.matches("subsystem = \"s1\"\n").count(), 2);
+        assert_eq!(text.matches("namespaces = [\"n1\"]\n").count(), 2);
+        assert_eq!(with(Disks::None).ready(), 2);
+    }
+
+    #[test]
+    fn the_busy_time_is_that_of_the_first_reactor() {
+        let inventory = json!({ "reactors": [{ "busy_ns": 1_500 }] });
+        assert_eq!(busy(&inventory).unwrap(), Duration::from_nanos(1_500));
+        assert!(busy(&json!({ "reactors": [] })).is_err());
     }
 }

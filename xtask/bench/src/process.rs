@@ -22,22 +22,32 @@ impl Drop for Running {
     }
 }
 
-/// Starts a command on one processor: a child has the processors of the thread that starts it.
-pub(crate) fn spawn_on(cpu: u32, command: &mut Command) -> Result<Running> {
-    let cpu = usize::try_from(cpu)?;
-    ensure!(cpu < CpuSet::MAX_CPU, "there is no CPU {cpu}");
+/// Runs on one processor: on a thread of its own, so that the caller keeps its processors.
+///
+/// # Errors
+/// There is no such processor, or `run` fails.
+pub(crate) fn on_cpu<T: Send>(cpu: u32, run: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let number = usize::try_from(cpu)?;
+    ensure!(number < CpuSet::MAX_CPU, "there is no CPU {cpu}");
     let mut set = CpuSet::new();
-    set.set(cpu);
-    let program = command.get_program().to_string_lossy().into_owned();
+    set.set(number);
     thread::scope(|scope| {
-        let thread = scope.spawn(|| -> Result<Running> {
+        let thread = scope.spawn(|| {
             sched_setaffinity(None, &set).with_context(|| format!("cannot use CPU {cpu}"))?;
-            let child = command.spawn();
-            Ok(Running(
-                child.with_context(|| format!("cannot run {program}"))?,
-            ))
+            run()
         });
         thread.join().expect("the thread does not panic")
+    })
+}
+
+/// Starts a command on one processor: a child has the processors of the thread that starts it.
+pub(crate) fn spawn_on(cpu: u32, command: &mut Command) -> Result<Running> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    on_cpu(cpu, || {
+        let child = command.spawn();
+        Ok(Running(
+            child.with_context(|| format!("cannot run {program}"))?,
+        ))
     })
 }
 

@@ -23,7 +23,8 @@ pub(crate) struct Sample {
     pub(crate) reactor_ns: Option<f64>,
     /// Submission queue entries for each doorbell; only of our own host.
     pub(crate) batch: Option<f64>,
-    /// Doorbells that were messages, for each command; only of our own server.
+    /// Notifications of the server for each command: doorbells that were messages, of our own
+    /// host; kicks of a virtio driver.
     pub(crate) messages: Option<f64>,
     /// `near`, `far`, `mixed` or `unknown`.
     pub(crate) placement: String,

@@ -81,6 +81,16 @@ impl<'a> Export<'a> {
         })
     }
 
+    /// Its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.daemon.0.id()
+    }
+
+    /// Where it listens for its front end.
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     fn options(&self) -> String {
         let socket = self.socket.display();
         format!("driver=virtio-blk-vhost-user,path={socket},cache.direct=on")
@@ -92,7 +102,7 @@ impl<'a> Export<'a> {
         let few = 1000 * depth.min(8);
         let rate = few as f64 / self.timed(few, depth, write)?;
         let count = (rate * f64::from(seconds)).max(few as f64) as u64;
-        let pid = self.daemon.0.id();
+        let pid = self.pid();
         let before = cpu_time(pid)?;
         let took = self.timed(count, depth, write)?;
         let spent = cpu_time(pid)? - before;
