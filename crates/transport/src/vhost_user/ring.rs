@@ -31,7 +31,7 @@ pub(super) struct Ring {
     pub(super) is_stopping: bool,
     /// The driver has broken a rule.
     is_broken: bool,
-    /// Its memory was taken away while it ran. It runs again when it was stopped.
+    /// Its memory was removed while it ran. It runs again after it was stopped.
     is_lost: bool,
     pub(super) queue: Option<Queue>,
     /// Requests that were taken and not given back.
@@ -81,7 +81,7 @@ impl Ring {
 
     pub(super) fn set_call(&mut self, call: Option<EventFd>) {
         self.call = call;
-        // What was used before has no one who has heard of it.
+        // The driver may not know of requests that were given back before it could be called.
         self.call();
     }
 
@@ -174,7 +174,7 @@ impl Ring {
         self.base
     }
 
-    /// The memory in which it lies was taken away: what is in flight is not given back.
+    /// The memory in which it lies was removed: requests in flight are not given back.
     pub(super) fn lose(&mut self) {
         self.end_queue();
         self.is_lost = true;

@@ -399,7 +399,7 @@ impl Session {
         self.notified = Notified::Yes;
         let has_room = self.work.has_room();
         for queue in self.rings.iter_mut().filter_map(Ring::active) {
-            // What there is no room for begins with a completion.
+            // Requests for which there is no room begin after the next completion.
             has_none &= queue.arm() || !has_room;
         }
         has_none

@@ -156,11 +156,11 @@ impl Work {
         self.free.len() == SLOTS
     }
 
-    /// Begins with a request, for which there is room. Where it is done at once, so it comes back.
+    /// Begins with a request, for which there is room. One that is done at once is returned.
     pub(super) fn begin(&mut self, whose: Whose, pieces: &Pieces, view: &DmaView) -> Option<Done> {
         let request = Request::parse(pieces, view, &mut self.hint);
         let Some(request) = request else {
-            // There is no place that says so.
+            // It has no place for an outcome.
             return Some(Done {
                 whose,
                 written: 0,

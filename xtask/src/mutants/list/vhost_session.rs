@@ -172,7 +172,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "vhost-call-again",
         guard: "a call that is set is signalled",
         file: "crates/transport/src/vhost_user/ring.rs",
-        from: "        // What was used before has no one who has heard of it.\n        self.call();\n",
+        from: "        // The driver may not know of requests that were given back before it could be called.\n        self.call();\n",
         to: "",
         test: session("vhost_user::life::a_call_that_is_set_is_signalled"),
     },
