@@ -191,7 +191,8 @@ pub(super) fn judge(
     if !is_discovery && subnqn != config.subnqn {
         return Err(Refusal::Data(SUBNQN_OFFSET));
     }
-    let nqn = name(&data.hostnqn).ok_or(Refusal::Data(HOSTNQN_OFFSET))?;
+    // A host may have no name where any host may come: SPDK's programs have none by default.
+    let nqn = text(&data.hostnqn).ok_or(Refusal::Data(HOSTNQN_OFFSET))?;
     if !is_discovery && !config.access.admits(nqn) {
         return Err(Refusal::Host);
     }
@@ -234,5 +235,10 @@ const _: () = assert!(CONNECT_KATO_OFFSET == 48, "KATO is Dword 12");
 
 /// An NQN of a field: not empty, and not too long.
 pub(super) fn name(field: &[u8]) -> Option<&str> {
-    text_of(field).filter(|name| !name.is_empty() && name.len() <= NQN_MAX)
+    text(field).filter(|name| !name.is_empty())
+}
+
+/// An NQN of a field, or nothing.
+fn text(field: &[u8]) -> Option<&str> {
+    text_of(field).filter(|name| name.len() <= NQN_MAX)
 }

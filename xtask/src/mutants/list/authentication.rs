@@ -134,6 +134,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: host("nvme_tcp::authentication::a_host_that_is_not_allowed_is_refused"),
     },
     Mutation {
+        name: "access-nameless",
+        guard: "a host without a name is none of those that are allowed",
+        file: "crates/transport/src/nvme_tcp/connect.rs",
+        from: "    if !is_discovery && !config.access.admits(nqn) {",
+        to: "    if !is_discovery && !nqn.is_empty() && !config.access.admits(nqn) {",
+        test: host("nvme_tcp::authentication::a_host_that_is_not_allowed_is_refused"),
+    },
+    Mutation {
         name: "access-mask",
         guard: "a namespace for certain hosts is hidden from others",
         file: "crates/subsystem/src/subsystem/dynamic.rs",

@@ -424,15 +424,16 @@ fn an_exchange_has_a_time_limit_whatever_its_host_does() {
 fn a_host_that_is_not_allowed_is_refused() {
     let (powers, _jobs) = powers();
     let mut rig = Rig::with(guarded(powers));
-    for (qid, cntlid) in [(0, 0xffff), (1, 0x100)] {
+    let name = "nqn.2026-11.example:stranger";
+    for (qid, cntlid, name) in [(0, 0xffff, name), (1, 0x100, name), (0, 0xffff, "")] {
         let mut stranger = Connect::new(qid, 32, cntlid);
-        set_name(&mut stranger.data.hostnqn, "nqn.2026-11.example:stranger");
+        set_name(&mut stranger.data.hostnqn, name);
         let (_, cqe) = stranger.peer(&mut rig, offer(false, false));
         // As Linux's target answers.
         assert_eq!((u16::from(cqe.status) >> 1, cqe.dw0), (0x4184, 0x1_0200));
     }
     rig.settle();
-    assert_eq!(rig.ends, ["host", "host"]);
+    assert_eq!(rig.ends, ["host", "host", "host"]);
 }
 
 /// As [`connect`], of the host with that number.
