@@ -23,5 +23,6 @@ mod eventfd;
 mod host;
 pub mod nbd;
 pub mod nvme_tcp;
+pub mod secure;
 pub mod vfio_user;
 pub mod vhost_user;

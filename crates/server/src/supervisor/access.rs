@@ -12,9 +12,8 @@ use api::config::{self, Concatenation, Controller};
 use authentication::{Secret, TlsKey};
 use driver::bus::nvme_tcp::Identity;
 use engine::ControllerSlot;
-use transport::nvme_tcp::{
-    Access, Allowed, Handshakes, Job, Keys, Powers, Tls, handshakes, powers, tls_available,
-};
+use transport::nvme_tcp::{Access, Allowed, Job, Keys, Powers, Tls, powers, tls_available};
+use transport::secure::{Handshakes, handshakes};
 
 use super::State;
 use super::channels::channels;

@@ -51,7 +51,8 @@ use reactor::handle::ReactorHandle;
 use reactor::presence::Presence;
 use reactor::{Pulse, memory_care};
 use tokio::sync::Notify;
-use transport::nvme_tcp::{DiscoveryLog, GeneratedKeys, Handshakes, Listed, Powers};
+use transport::nvme_tcp::{DiscoveryLog, GeneratedKeys, Listed, Powers};
+use transport::secure::Handshakes;
 
 pub use self::channels::check_tls;
 pub(crate) use self::hosts::absent;

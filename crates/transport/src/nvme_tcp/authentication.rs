@@ -16,8 +16,8 @@ use port::time::Time;
 
 use super::connect::Refusal;
 use super::generated::GeneratedKeys;
-use super::places::{Place, Places};
 use super::proof::Proof;
+use crate::secure::{Place, Places};
 
 /// Exchanges in progress at most, of all that have the same [`Powers`].
 const EXCHANGES: usize = 64;

@@ -16,7 +16,7 @@ use port::time::Time;
 use tls::Session;
 
 use super::output::{Output, Queued};
-use super::stream::Stream;
+use crate::secure::{NoSession, Stream};
 
 /// Bytes of a newcomer's input: ICReq, and a Connect command with its data and digests.
 pub const NEWCOMER_INPUT: usize = 2048;
@@ -133,6 +133,15 @@ const fn tls_name(failed: &tls::Failed) -> &'static str {
         tls::Failed::Identity => "tls-identity",
         tls::Failed::Key => "tls-key",
         _ => "tls-protocol",
+    }
+}
+
+impl From<NoSession> for End {
+    fn from(none: NoSession) -> Self {
+        match none {
+            NoSession::Failed(failed) => failed.into(),
+            NoSession::Late => Self::Silent,
+        }
     }
 }
 

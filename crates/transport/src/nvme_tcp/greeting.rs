@@ -14,25 +14,15 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use authentication::TlsIdentity;
 use port::time::Time;
-use rustix::io::Errno;
-use rustix::net::RecvFlags;
-use tls::{RECORD, Session};
+use tls::Session;
 
 use super::TargetConfig;
 use super::connection::End;
 use super::newcomer::{Newcomer, keep_alive};
-#[cfg(doc)]
-use super::secure::Handshakes;
-use super::secure::{Handshake, HandshakePlace};
+use crate::secure::{HANDSHAKE, Handshake, HandshakePlace, has_hello, peek};
 
-/// Content type of a TLS record that has a message of a handshake.
-const HANDSHAKE: u8 = 22;
-/// Bytes before the data of a TLS record: content type, version, length.
-const HEADER: usize = 5;
-/// Bytes before the body of a message of a handshake: type, length.
-const MESSAGE_HEADER: usize = 4;
-const CLIENT_HELLO: u8 = 1;
 /// How long a connection may be silent or wait for a place, from its accept.
 const WAIT_NS: u64 = 10_000_000_000;
 /// How often one that waits looks for the rest of its hello, and for a place.
@@ -59,6 +49,8 @@ pub struct Greeting {
     config: Arc<TargetConfig>,
     from: SocketAddr,
     since: Time,
+    /// Who says to be there, after a failed handshake.
+    host: Option<String>,
 }
 
 /// What a greeting goes on with: see [`Greeting::go_on`].
@@ -101,6 +93,7 @@ impl Greeting {
             config,
             from,
             since: now,
+            host: None,
         })
     }
 
@@ -114,8 +107,12 @@ impl Greeting {
         let (socket, stage) = match &mut self.way {
             Way::Socket(socket, stage) => (socket, stage),
             Way::Shaking(handshake) => {
-                let session = handshake.poll(now)?;
-                return Ok(session.map(|session| Next(Step::Secured(session))));
+                let polled = handshake.poll(now);
+                if polled.is_err() {
+                    let offered = TlsIdentity::parse(handshake.identity());
+                    self.host = offered.map(|it| it.hostnqn().to_owned());
+                }
+                return Ok(polled?.map(|session| Next(Step::Secured(session))));
             }
         };
         if matches!(stage, Stage::Silent) {
@@ -151,6 +148,7 @@ impl Greeting {
             config,
             from,
             since,
+            ..
         } = self;
         let newcomer = match (next.0, way, &config.tls) {
             (Step::Secured(session), ..) => Newcomer::secured(session, config, now)?,
@@ -161,6 +159,7 @@ impl Greeting {
                     config,
                     from,
                     since,
+                    host: None,
                 }));
             }
             (_, Way::Socket(socket, _), _) => {
@@ -197,10 +196,7 @@ impl Greeting {
     /// The host that it says to be, where its key is refused. Anyone can say so.
     #[must_use]
     pub fn host(&self) -> Option<&str> {
-        match &self.way {
-            Way::Socket(..) => None,
-            Way::Shaking(handshake) => handshake.host(),
-        }
+        self.host.as_deref()
     }
 
     /// Where it comes from.
@@ -208,36 +204,6 @@ impl Greeting {
     pub fn from(&self) -> SocketAddr {
         self.from
     }
-}
-
-/// The first bytes of a connection, which stay there: their number, 0 where nothing has come.
-fn peek(socket: &OwnedFd, bytes: &mut [u8]) -> Result<usize, End> {
-    match rustix::net::recv(socket, bytes, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-        Ok((_, 0)) => Err(End::Closed),
-        Ok((_, len)) => Ok(len),
-        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-        Err(Errno::CONNRESET | Errno::PIPE) => Err(End::Closed),
-        Err(errno) => Err(End::Io(errno.into())),
-    }
-}
-
-/// Whether a connection has sent a whole ClientHello. Hosts send it as one record.
-fn has_hello(socket: &OwnedFd) -> Result<bool, End> {
-    let mut head = [0; HEADER + MESSAGE_HEADER];
-    if peek(socket, &mut head)? < head.len() {
-        return Ok(false);
-    }
-    let [_, _, _, high, low, kind, message @ ..] = head;
-    let record = usize::from(u16::from_be_bytes([high, low]));
-    let message = message
-        .iter()
-        .fold(0, |len, byte| len << 8 | usize::from(*byte));
-    if kind != CLIENT_HELLO || record > RECORD || record != MESSAGE_HEADER + message {
-        let failed = tls::Failed::Protocol("no ClientHello in one record".into());
-        return Err(End::Tls(failed));
-    }
-    let there = rustix::io::ioctl_fionread(socket).map_err(|errno| End::Io(errno.into()))?;
-    Ok(there >= (HEADER + record) as u64)
 }
 
 impl AsFd for Greeting {

@@ -31,7 +31,7 @@
 //! A host that [`Access`] has secrets for proves that it knows them before anything else of its
 //! association is served. The powers that this needs are computed by another thread ([`Powers`]).
 //! One that it has a key of TLS for comes through TLS ([`Greeting`]): another thread does the
-//! handshake ([`Handshakes`]), and the bytes of a `Connection` are a `Stream`. One that has a
+//! handshake ([`crate::secure`]), and the bytes of a `Connection` are a `Stream`. One that has a
 //! secret may make such a key with its controller in its exchange ([`GeneratedKeys`]): that
 //! connection serves nothing else, and the host comes again through TLS.
 //!
@@ -55,7 +55,6 @@ mod newcomer;
 mod output;
 mod pace;
 mod peer;
-mod places;
 mod proof;
 mod properties;
 mod queue;
@@ -63,7 +62,6 @@ mod remains;
 mod secure;
 mod sizes;
 mod slots;
-mod stream;
 
 pub use nvme_spec::tcp::Digests;
 pub use tls::available as tls_available;
@@ -81,7 +79,7 @@ pub use self::greeting::{Greeted, Greeting, Next};
 pub use self::newcomer::{Arrival, Farewell, Newcomer, Progress};
 pub use self::pace::Polled;
 pub use self::proof::Proof;
-pub use self::secure::{Handshaker, Handshakes, Tls, handshakes};
+pub use self::secure::Tls;
 
 /// What the associations of one entrance have in common.
 #[derive(Clone, Debug)]

@@ -79,7 +79,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "authentication-busy",
         guard: "the exchanges in progress are limited",
-        file: "crates/transport/src/nvme_tcp/places.rs",
+        file: "crates/transport/src/secure/places.rs",
         from: " || all.values().sum::<usize>() >= most {",
         to: " {",
         test: host("nvme_tcp::authentication::exchanges_are_limited_for_each_host_and_for_all"),
@@ -87,7 +87,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "authentication-busy-host",
         guard: "one host does not have the exchanges of all",
-        file: "crates/transport/src/nvme_tcp/places.rs",
+        file: "crates/transport/src/secure/places.rs",
         from: "        if taken >= of_one ||",
         to: "        if taken >= most ||",
         test: host("nvme_tcp::authentication::exchanges_are_limited_for_each_host_and_for_all"),

@@ -62,7 +62,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tls-time",
         guard: "a handshake has a time limit",
-        file: "crates/transport/src/nvme_tcp/secure.rs",
+        file: "crates/transport/src/secure/handshake.rs",
         from: "Err(_) if now >= self.until =>",
         to: "Err(_) if now == Time(0) =>",
         test: host("nvme_tcp::secure::handshakes_of_one_address_are_few_and_have_a_time_limit"),
@@ -70,7 +70,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tls-address",
         guard: "one address has few handshakes in progress",
-        file: "crates/transport/src/nvme_tcp/places.rs",
+        file: "crates/transport/src/secure/places.rs",
         from: "taken >= of_one || ",
         to: "",
         test: host("nvme_tcp::secure::handshakes_of_one_address_are_few_and_have_a_time_limit"),
@@ -78,7 +78,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tls-network",
         guard: "all addresses of a network of IPv6 have the places of one",
-        file: "crates/transport/src/nvme_tcp/secure.rs",
+        file: "crates/transport/src/secure/handshake.rs",
         from: "address.to_bits() & !u128::from(u64::MAX)",
         to: "address.to_bits()",
         test: host("nvme_tcp::secure::handshakes_of_one_address_are_few_and_have_a_time_limit"),
@@ -86,7 +86,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tls-whole-hello",
         guard: "only a whole ClientHello has a place",
-        file: "crates/transport/src/nvme_tcp/greeting.rs",
+        file: "crates/transport/src/secure/hello.rs",
         from: "Ok(there >= (HEADER + record) as u64)",
         to: "Ok(there > HEADER as u64)",
         test: host("nvme_tcp::secure::one_that_has_not_sent_a_whole_hello_has_no_place"),
@@ -137,18 +137,18 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tls-behind",
         guard: "a record begins behind what was sent in the same call",
-        file: "crates/transport/src/nvme_tcp/stream.rs",
+        file: "crates/transport/src/secure/stream.rs",
         from: "parts.copy_behind(sent, &mut self.record)",
         to: "parts.copy_behind(0, &mut self.record)",
         test: unit(
             "transport",
-            "nvme_tcp::stream::tests::parts_leave_in_order_in_clear_and_through_tls",
+            "secure::stream::tests::parts_leave_in_order_in_clear_and_through_tls",
         ),
     },
     Mutation {
         name: "tls-abandoned",
         guard: "an abandoned handshake leaves its place",
-        file: "crates/transport/src/nvme_tcp/secure.rs",
+        file: "crates/transport/src/secure/handshake.rs",
         from: "if Arc::strong_count(&self.bell) == 1 {",
         to: "if Arc::strong_count(&self.bell) == 0 {",
         test: host("nvme_tcp::secure::handshakes_of_one_address_are_few_and_have_a_time_limit"),

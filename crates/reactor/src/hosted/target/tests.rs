@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use controller::DoorbellMode;
 use controller::counters::{Counted, Past};
-use transport::nvme_tcp::{Digests, Handshaker, Success, handshakes};
+use transport::nvme_tcp::{Digests, Success};
+use transport::secure::{Handshaker, handshakes};
 
 use super::*;
 

@@ -10,8 +10,9 @@ use authentication::{Generated, Group, Hash, HostSide, Parties, Randomness};
 use nvme_spec::Status;
 use nvme_spec::fabrics::ConnectDw0;
 use transport::nvme_tcp::{
-    Access, Allowed, GeneratedKeys, Job, Keys, Proof, TargetConfig, Tls, handshakes, powers,
+    Access, Allowed, GeneratedKeys, Job, Keys, Proof, TargetConfig, Tls, powers,
 };
+use transport::secure::handshakes;
 
 use super::authentication::{KEY, OTHER, fetch, property, put, secret};
 use super::host::{Connect, HOSTNQN, Peer, offer};

@@ -17,8 +17,9 @@ use port::time::Time;
 use tls::{Client, Psk, Session};
 use transport::nvme_tcp::{
     Access, Allowed, Arrival, End, GeneratedKeys, Greeted, Greeting, Newcomer, Progress,
-    TargetConfig, Tls, handshakes, powers,
+    TargetConfig, Tls, powers,
 };
+use transport::secure::handshakes;
 use zerocopy::IntoBytes as _;
 use zeroize::Zeroizing;
 

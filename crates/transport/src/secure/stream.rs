@@ -16,14 +16,14 @@ const SENT_MAX: usize = 1 << 20;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Plain(OwnedFd),
     Tls(Box<Secured>),
 }
 
 /// A session, and a record that the socket did not take.
 #[derive(Debug)]
-pub(super) struct Secured {
+pub(crate) struct Secured {
     session: Session,
     record: Box<[u8]>,
     /// Bytes of `record` that are to be sent again.
@@ -32,7 +32,7 @@ pub(super) struct Secured {
 
 impl Stream {
     /// The stream of a session whose handshake is complete.
-    pub(super) fn secured(session: Session) -> Self {
+    pub(crate) fn secured(session: Session) -> Self {
         Self::Tls(Box::new(Secured {
             session,
             record: vec![0; RECORD].into_boxed_slice(),
@@ -42,7 +42,7 @@ impl Stream {
 
     /// Receives what is there: 0 bytes at the end of the stream.
     #[inline]
-    pub(super) fn receive(&mut self, room: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn receive(&mut self, room: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => {
                 let received = rustix::net::recv(socket, room, RecvFlags::DONTWAIT);
@@ -54,7 +54,7 @@ impl Stream {
 
     /// Receives and drops what is there, at most the length of `room`: 0 bytes at the end of the
     /// stream. TCP copies nothing.
-    pub(super) fn discard(&mut self, room: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn discard(&mut self, room: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => {
                 let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
@@ -67,7 +67,7 @@ impl Stream {
 
     /// Receives straight to memory. `None`: not through TLS.
     #[inline]
-    pub(super) fn receive_direct(
+    pub(crate) fn receive_direct(
         &mut self,
         memory: &HostMemory,
         at: usize,
@@ -82,13 +82,13 @@ impl Stream {
     /// Whether a receive that does not fill its room has taken all that was there: one through TLS
     /// has one record at most.
     #[inline]
-    pub(super) fn takes_all(&self) -> bool {
+    pub(crate) fn takes_all(&self) -> bool {
         matches!(self, Self::Plain(_))
     }
 
     /// Whether bytes are there that no poller knows of.
     #[inline]
-    pub(super) fn has_pending(&self) -> bool {
+    pub(crate) fn has_pending(&self) -> bool {
         match self {
             Self::Plain(_) => false,
             Self::Tls(secured) => secured.session.pending() > 0,
@@ -97,7 +97,7 @@ impl Stream {
 
     /// Sends these parts as far as the socket takes them: the number of bytes.
     #[inline]
-    pub(super) fn send(&mut self, parts: &Parts<'_>) -> io::Result<usize> {
+    pub(crate) fn send(&mut self, parts: &Parts<'_>) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket::send(&*socket, parts),
             Self::Tls(secured) => secured.send(parts),
@@ -105,7 +105,7 @@ impl Stream {
     }
 
     /// Whether some of the bytes that were to be sent have gone in part.
-    pub(super) fn is_midway(&self) -> bool {
+    pub(crate) fn is_midway(&self) -> bool {
         match self {
             Self::Plain(_) => false,
             Self::Tls(secured) => secured.staged > 0,
@@ -113,7 +113,7 @@ impl Stream {
     }
 
     /// Sends nothing more.
-    pub(super) fn shut(&mut self) {
+    pub(crate) fn shut(&mut self) {
         if let Self::Tls(secured) = self {
             secured.session.close();
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
     clippy::disallowed_types,
     reason = "no command takes it: exchanges and handshakes begin and end"
 )]
-pub(super) struct Places<K: Ord>(std::sync::Mutex<BTreeMap<K, usize>>);
+pub(crate) struct Places<K: Ord>(std::sync::Mutex<BTreeMap<K, usize>>);
 
 impl<K: Ord> Default for Places<K> {
     fn default() -> Self {
@@ -24,7 +24,7 @@ impl<K: Ord + Clone> Places<K> {
     }
 
     /// A place, where fewer than `most` are taken, and of this key fewer than `of_one`.
-    pub(super) fn take(self: &Arc<Self>, key: &K, most: usize, of_one: usize) -> Option<Place<K>> {
+    pub(crate) fn take(self: &Arc<Self>, key: &K, most: usize, of_one: usize) -> Option<Place<K>> {
         let mut all = self.all();
         let taken = all.get(key).copied().unwrap_or_default();
         if taken >= of_one || all.values().sum::<usize>() >= most {
@@ -40,7 +40,7 @@ impl<K: Ord + Clone> Places<K> {
 
 /// A place among those in progress, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place<K: Ord + Clone> {
+pub(crate) struct Place<K: Ord + Clone> {
     places: Arc<Places<K>>,
     key: K,
 }

@@ -1,0 +1,15 @@
+//! TLS of any listening socket: the thread that does handshakes, and the bytes of a connection.
+//!
+//! Keys and the names that choose them are the protocols'. Before a handshake a connection waits
+//! for a place among those in progress, and after it its bytes are a [`Stream`].
+
+mod handshake;
+mod hello;
+mod places;
+mod stream;
+
+pub(crate) use self::handshake::{Handshake, HandshakePlace, NoSession, Origin};
+pub use self::handshake::{Handshaker, Handshakes, handshakes};
+pub(crate) use self::hello::{HANDSHAKE, has_hello, peek};
+pub(crate) use self::places::{Place, Places};
+pub(crate) use self::stream::Stream;
