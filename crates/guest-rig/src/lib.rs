@@ -10,6 +10,7 @@
 
 mod apt;
 pub mod cache;
+pub mod certificates;
 pub mod cpio;
 pub mod debian;
 mod files;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
+use crate::certificate::Certificate;
 use crate::hello::{Offer, offers};
 use crate::library::{Library, RawContext, RawKey, RawSession, library};
 
@@ -94,6 +95,8 @@ pub(crate) enum Refused {
 pub(crate) struct Side {
     /// Of a server.
     lookup: Option<Lookup>,
+    /// A session without a pre-shared key is one: there is a certificate.
+    pub(crate) may_have_no_key: bool,
     /// The ClientHello of this handshake.
     hello: Vec<u8>,
     /// Name and key.
@@ -148,7 +151,7 @@ impl Context {
         }
     }
 
-    /// TLS 1.3 with pre-shared keys and Diffie-Hellman, and nothing else.
+    /// TLS 1.3 with Diffie-Hellman, without tickets and early data, and nothing else.
     fn configure(&self, is_server: bool) -> bool {
         let Self { library, raw } = *self;
         let none = std::ptr::null_mut::<c_void>();
@@ -169,7 +172,11 @@ impl Context {
             control(CTRL_CLEAR_MODE, MODE_AUTO_RETRY);
             control(CTRL_MODE, modes);
             control(CTRL_SET_SESS_CACHE_MODE, SESS_CACHE_OFF);
+            let mut is_named = true;
             if is_server {
+                // A key is refused without it where clients need certificates.
+                let name = [1];
+                is_named = (library.SSL_CTX_set_session_id_context)(raw, name.as_ptr(), 1) == 1;
                 (library.SSL_CTX_set_msg_callback)(raw, on_message);
                 (library.SSL_CTX_set_client_hello_cb)(raw, on_hello, none);
                 (library.SSL_CTX_set_psk_find_session_callback)(raw, find_key);
@@ -178,7 +185,8 @@ impl Context {
                 (library.SSL_CTX_set_verify)(raw, VERIFY_PEER, std::ptr::null());
                 (library.SSL_CTX_set_psk_use_session_callback)(raw, use_key);
             }
-            control(CTRL_SET_MIN_PROTO_VERSION, version) == 1
+            is_named
+                && control(CTRL_SET_MIN_PROTO_VERSION, version) == 1
                 && control(CTRL_SET_MAX_PROTO_VERSION, version) == 1
                 && (library.SSL_CTX_ctrl)(raw, CTRL_SET_GROUPS_LIST, 0, groups) == 1
                 && (library.SSL_CTX_set_ciphersuites)(raw, suites.as_ptr()) == 1
@@ -199,7 +207,9 @@ impl Context {
 #[derive(Clone)]
 pub struct Server {
     pub(crate) context: Arc<Context>,
-    lookup: Lookup,
+    lookup: Option<Lookup>,
+    /// Clients without a key may come.
+    has_certificate: bool,
 }
 
 impl Server {
@@ -209,12 +219,36 @@ impl Server {
     /// The system has no OpenSSL 3.
     pub fn new(lookup: Lookup) -> io::Result<Self> {
         let context = Arc::new(Context::new(true)?);
-        Ok(Self { context, lookup })
+        Ok(Self {
+            context,
+            lookup: Some(lookup),
+            has_certificate: false,
+        })
+    }
+
+    /// A side that has a certificate, and finds the keys of clients that offer one where there is
+    /// `lookup`.
+    ///
+    /// # Errors
+    /// The system has no OpenSSL 3. A text of the certificate is none, or they do not belong
+    /// together.
+    pub fn with_certificate(
+        certificate: &Certificate<'_>,
+        lookup: Option<Lookup>,
+    ) -> io::Result<Self> {
+        let context = Context::new(true)?;
+        context.certify(certificate)?;
+        Ok(Self {
+            context: Arc::new(context),
+            lookup,
+            has_certificate: true,
+        })
     }
 
     pub(crate) fn side(&self) -> Side {
         Side {
-            lookup: Some(self.lookup.clone()),
+            lookup: self.lookup.clone(),
+            may_have_no_key: self.has_certificate,
             hello: Vec::new(),
             agreed: None,
             refused: None,
@@ -253,6 +287,7 @@ impl Client {
     pub(crate) fn side(&self) -> Side {
         Side {
             lookup: None,
+            may_have_no_key: false,
             hello: Vec::new(),
             agreed: Some((self.identity.clone(), self.psk.clone())),
             refused: None,

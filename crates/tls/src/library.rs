@@ -3,7 +3,7 @@
 //! The declarations are those of OpenSSL 3.0, whose interface later releases with the same file
 //! name keep.
 
-use std::ffi::{CStr, c_char, c_int, c_long, c_uchar, c_ulong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uchar, c_uint, c_ulong, c_void};
 use std::sync::OnceLock;
 
 /// `SSL_CTX`.
@@ -16,6 +16,11 @@ pub(crate) struct RawSession(c_void);
 #[repr(C)]
 pub(crate) struct RawKey(c_void);
 
+/// `X509`.
+#[repr(C)]
+pub(crate) struct RawCertificate(c_void);
+
+type Passphrase = unsafe extern "C" fn(*mut c_char, c_int, c_int, *mut c_void) -> c_int;
 type FindKey =
     unsafe extern "C" fn(*mut RawSession, *const c_uchar, usize, *mut *mut RawKey) -> c_int;
 type UseKey = unsafe extern "C" fn(
@@ -35,6 +40,9 @@ const SSL: &CStr = c"libssl.so.3";
 /// Of `OPENSSL_init_ssl`: nothing is cleaned up at the end of the process, while threads may still
 /// use it.
 const INIT_NO_ATEXIT: u64 = 0x0008_0000;
+
+/// Library of an error: TLS (`<openssl/err.h>`).
+const LIB_SSL: c_ulong = 20;
 
 /// Why the libraries cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -77,6 +85,16 @@ functions! {
     ERR_clear_error: fn();
     ERR_peek_last_error: fn() -> c_ulong;
     ERR_reason_error_string: fn(c_ulong) -> *const c_char;
+    BIO_new_mem_buf: fn(*const c_void, c_int) -> *mut c_void;
+    BIO_free: fn(*mut c_void) -> c_int;
+    PEM_read_bio_X509:
+        fn(*mut c_void, *mut *mut RawCertificate, Passphrase, *mut c_void) -> *mut RawCertificate;
+    PEM_read_bio_PrivateKey:
+        fn(*mut c_void, *mut *mut c_void, Passphrase, *mut c_void) -> *mut c_void;
+    EVP_PKEY_free: fn(*mut c_void);
+    X509_free: fn(*mut RawCertificate);
+    X509_STORE_add_cert: fn(*mut c_void, *mut RawCertificate) -> c_int;
+    X509_verify_cert_error_string: fn(c_long) -> *const c_char;
     OPENSSL_init_ssl: fn(u64, *const c_void) -> c_int;
     TLS_client_method: fn() -> *const c_void;
     TLS_server_method: fn() -> *const c_void;
@@ -92,6 +110,13 @@ functions! {
     SSL_CTX_set_psk_find_session_callback: fn(*mut RawContext, FindKey);
     SSL_CTX_set_psk_use_session_callback: fn(*mut RawContext, UseKey);
     SSL_CTX_set_verify: fn(*mut RawContext, c_int, *const c_void);
+    SSL_CTX_set_session_id_context: fn(*mut RawContext, *const c_uchar, c_uint) -> c_int;
+    SSL_CTX_use_certificate: fn(*mut RawContext, *mut RawCertificate) -> c_int;
+    SSL_CTX_use_PrivateKey: fn(*mut RawContext, *mut c_void) -> c_int;
+    SSL_CTX_check_private_key: fn(*const RawContext) -> c_int;
+    SSL_CTX_get_cert_store: fn(*const RawContext) -> *mut c_void;
+    SSL_CTX_add_client_CA: fn(*mut RawContext, *mut RawCertificate) -> c_int;
+    SSL_get_verify_result: fn(*const RawSession) -> c_long;
     SSL_new: fn(*mut RawContext) -> *mut RawSession;
     SSL_free: fn(*mut RawSession);
     SSL_set_fd: fn(*mut RawSession, c_int) -> c_int;
@@ -183,6 +208,13 @@ impl Library {
             Some(reason) => reason.to_string_lossy().into_owned(),
             None => "unknown reason".into(),
         }
+    }
+
+    /// The number of that reason, where it is one of TLS.
+    pub(crate) fn reason_of_tls(&self) -> Option<c_ulong> {
+        // SAFETY: it only reads this thread's errors.
+        let error = unsafe { (self.ERR_peek_last_error)() };
+        (error >> 23 == LIB_SSL).then_some(error & 0x7f_ffff)
     }
 }
 

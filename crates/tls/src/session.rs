@@ -1,6 +1,6 @@
 //! One connection: its handshake, and the records of its data.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int, c_ulong};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
@@ -12,6 +12,10 @@ const ERROR_WANT_READ: c_int = 2;
 const ERROR_WANT_WRITE: c_int = 3;
 const ERROR_SYSCALL: c_int = 5;
 const ERROR_ZERO_RETURN: c_int = 6;
+// Reasons of <openssl/sslerr.h>.
+const CERTIFICATE_VERIFY_FAILED: c_ulong = 134;
+const PEER_DID_NOT_RETURN_A_CERTIFICATE: c_ulong = 199;
+const BINDER_DOES_NOT_VERIFY: c_ulong = 253;
 /// Bytes of data in one record at most.
 pub const RECORD: usize = 16 << 10;
 
@@ -24,6 +28,9 @@ pub enum Failed {
     /// The client has another key.
     #[error("the other side has another key")]
     Key,
+    /// The client has no certificate, or another one than it needs.
+    #[error("{0}")]
+    Certificate(String),
     /// The other side breaks a rule of TLS, or has found a fault.
     #[error("{0}")]
     Protocol(String),
@@ -153,6 +160,10 @@ impl Session {
                     side.end();
                     Ok(Progress::Done)
                 }
+                None if side.may_have_no_key && !has_key => {
+                    side.end();
+                    Ok(Progress::Done)
+                }
                 _ => Err(Failed::Protocol("no key was agreed".into())),
             };
         }
@@ -242,6 +253,27 @@ impl Session {
         }
     }
 
+    /// The rule of TLS that is broken.
+    fn broken(&self) -> Failed {
+        let library = self.library();
+        match library.reason_of_tls() {
+            Some(BINDER_DOES_NOT_VERIFY) => Failed::Key,
+            Some(PEER_DID_NOT_RETURN_A_CERTIFICATE) => {
+                Failed::Certificate("the client has no certificate".into())
+            }
+            Some(CERTIFICATE_VERIFY_FAILED) => {
+                // SAFETY: the session is valid; the string is constant.
+                let why = unsafe {
+                    let result = (library.SSL_get_verify_result)(self.raw);
+                    CStr::from_ptr((library.X509_verify_cert_error_string)(result))
+                };
+                let why = why.to_string_lossy();
+                Failed::Certificate(format!("the client's certificate is refused: {why}"))
+            }
+            _ => Failed::Protocol(library.reason()),
+        }
+    }
+
     /// What a result means.
     fn fault(&mut self, result: c_int) -> Fault {
         let system = io::Error::last_os_error();
@@ -257,7 +289,7 @@ impl Session {
                 _ if system.raw_os_error() == Some(0) => Failed::Closed,
                 _ => Failed::Io(system),
             },
-            ERROR_SSL => Failed::Protocol(library.reason()),
+            ERROR_SSL => self.broken(),
             other => Failed::Protocol(format!("error {other} of the library")),
         };
         self.has_failed = true;

@@ -126,7 +126,7 @@ fn another_key_and_another_name_are_refused() {
         &server(key.clone()),
         &Client::new(NAME, psk(false, 8)).unwrap(),
     );
-    assert!(matches!(ours, Err(Failed::Protocol(_))), "{ours:?}");
+    assert!(matches!(ours, Err(Failed::Key)), "{ours:?}");
     assert!(matches!(theirs, Err(Failed::Protocol(_))), "{theirs:?}");
     let (ours, theirs) = handshake(
         &server(key.clone()),
@@ -188,7 +188,10 @@ fn bytes_that_are_no_tls_end_the_handshake() {
         let mut session = Session::accept(&server, ours.into()).unwrap();
         theirs.write_all(bytes).unwrap();
         let result = session.handshake();
-        let has_failed = matches!(result, Err(Failed::Protocol(_) | Failed::Identity));
+        let has_failed = matches!(
+            result,
+            Err(Failed::Protocol(_) | Failed::Identity | Failed::Key)
+        );
         assert_eq!(has_failed, result.is_err(), "{result:?}");
         (has_failed, !has_failed && theirs.read(&mut [0; 1]).is_ok())
     };
