@@ -19,8 +19,9 @@ use port::time::Time;
 use tls::Offer;
 use transport::nvme_tcp::{
     Access, Allowed, Digests, End, GeneratedKeys, Greeted, Greeting, Success, TargetConfig, Tls,
-    handshakes, powers,
+    powers,
 };
+use transport::secure::handshakes;
 
 /// Content type of a record with a message of a handshake.
 const HANDSHAKE: u8 = 22;

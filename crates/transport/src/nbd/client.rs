@@ -4,7 +4,7 @@
 //! namespace that is formatted otherwise or taken away ends it: its client knows another size.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use controller::Controller;
 use memory::guest::socket::receive_with;
@@ -22,6 +22,7 @@ use super::slots::SLOTS_LEN;
 use super::work::Work;
 use super::{QUEUE_DEPTH, failed, is_later};
 use crate::host::{ADMIN_LEN, BASE, Failed, Opening, QID, Rings, rings_len};
+use crate::secure::Stream;
 
 /// Bytes of the input: many requests, or a request and data behind it.
 const INPUT: usize = 64 << 10;
@@ -46,7 +47,7 @@ pub struct Polled {
 /// See the module.
 #[derive(Debug)]
 pub struct Client {
-    fd: OwnedFd,
+    stream: Stream,
     name: String,
     /// The map whose view the controller has. That view keeps the memory mapped for as long as the
     /// controller or a medium uses it, also behind the end of the client.
@@ -75,7 +76,7 @@ impl Client {
     /// There is no memory, or there are no more descriptors. The arrival is dropped.
     pub fn new(arrival: Arrival, controller: &mut Controller, now: Time) -> io::Result<Self> {
         let Arrival {
-            fd,
+            stream,
             offer,
             agreed,
             left,
@@ -102,7 +103,7 @@ impl Client {
         };
         let work = Work::new(memory, rings, offer, agreed, max_transfer);
         Ok(Self {
-            fd,
+            stream,
             name,
             _map: map,
             _mappings: mappings,
@@ -156,6 +157,7 @@ impl Client {
         self.note_waiting(now);
         worked |= self.work.rings.ring(controller);
         if self.work.is_closing && self.work.is_idle() && self.work.out.is_empty() {
+            self.stream.shut();
             return Err(End::Closed);
         }
         self.check(now)?;
@@ -193,7 +195,10 @@ impl Client {
     /// wait in the socket, it is not to be polled for reading: it is readable all the time.
     #[must_use]
     pub fn connection(&self) -> (BorrowedFd<'_>, [bool; 2]) {
-        (self.fd.as_fd(), [!self.is_stopped, self.blocked.is_some()])
+        (
+            self.stream.as_fd(),
+            [!self.is_stopped, self.blocked.is_some()],
+        )
     }
 
     /// Grows where [`Self::connection`] has changed.
@@ -250,7 +255,7 @@ impl Client {
     fn send(&mut self, now: Time) -> Result<bool, End> {
         let mut worked = false;
         while !self.work.out.is_empty() {
-            let sent = self.work.send(self.fd.as_fd());
+            let sent = self.work.send(&mut self.stream);
             match sent {
                 Ok(_) => {
                     worked = true;
@@ -279,11 +284,15 @@ impl Client {
                 break;
             }
             let received = match &self.work.receiving {
-                Some(receiving) if receiving.left >= DIRECT && self.input.is_empty() => {
+                Some(receiving)
+                    if receiving.left >= DIRECT
+                        && self.input.is_empty()
+                        && let Some(socket) = self.stream.plain() =>
+                {
                     let (at, left) = (receiving.at, receiving.left);
                     let rest = self.input.room();
                     let asked = left + rest.len();
-                    let received = receive_with(&self.fd, &self.work.memory, at, left, rest);
+                    let received = receive_with(socket, &self.work.memory, at, left, rest);
                     received.map(|len| {
                         self.input.came(len.saturating_sub(left));
                         self.work.received(len.min(left));
@@ -291,8 +300,9 @@ impl Client {
                     })
                 }
                 _ => {
-                    let received = self.input.receive(self.fd.as_fd());
-                    received.map(|len| (len, self.input.free() > 0))
+                    let takes_all = self.stream.takes_all();
+                    let received = self.input.receive(&mut self.stream);
+                    received.map(|len| (len, takes_all && self.input.free() > 0))
                 }
             };
             match received {
@@ -371,7 +381,7 @@ impl Client {
         if self.is_stopped && now >= self.looks_at {
             self.looks_at = now + LOOK_NS;
             // Its end is not received while no bytes are.
-            if has_left(&self.fd) {
+            if has_left(&self.stream) {
                 return Err(End::Closed);
             }
         }
@@ -387,8 +397,8 @@ impl Client {
 }
 
 /// Whether the other end of a connection has closed it.
-fn has_left(fd: &OwnedFd) -> bool {
-    let mut polled = [PollFd::new(fd, PollFlags::RDHUP)];
+fn has_left(fd: impl AsFd) -> bool {
+    let mut polled = [PollFd::new(&fd, PollFlags::RDHUP)];
     let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
     poll(&mut polled, Some(&Timespec::default())).is_ok() && polled[0].revents().intersects(ended)
 }

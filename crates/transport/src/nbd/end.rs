@@ -4,6 +4,8 @@ use std::io;
 
 use nbd::Fault;
 
+use crate::secure::{NoSession, name_of};
+
 /// See the module.
 #[derive(Debug, thiserror::Error)]
 pub enum End {
@@ -40,6 +42,9 @@ pub enum End {
     /// The operator has ended it, or the export is being removed.
     #[error("the operator ended it")]
     Removed,
+    /// TLS failed.
+    #[error("TLS failed: {0}")]
+    Tls(tls::Failed),
     /// The socket failed.
     #[error("the socket failed: {0}")]
     Io(io::Error),
@@ -61,7 +66,27 @@ impl End {
             Self::Controller => "controller",
             Self::TooManyClients => "too-many-clients",
             Self::Removed => "removed",
+            Self::Tls(failed) => name_of(failed),
             Self::Io(_) => "io",
+        }
+    }
+}
+
+impl From<NoSession> for End {
+    fn from(none: NoSession) -> Self {
+        match none {
+            NoSession::Failed(failed) => failed.into(),
+            NoSession::Late => Self::Silent,
+        }
+    }
+}
+
+impl From<tls::Failed> for End {
+    fn from(failed: tls::Failed) -> Self {
+        match failed {
+            tls::Failed::Closed => Self::Closed,
+            tls::Failed::Io(error) => Self::Io(error),
+            other => Self::Tls(other),
         }
     }
 }

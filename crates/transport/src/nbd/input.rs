@@ -1,9 +1,8 @@
 //! Bytes that came and were not taken.
 
 use std::io;
-use std::os::fd::BorrowedFd;
 
-use rustix::net::RecvFlags;
+use crate::secure::Stream;
 
 /// See the module.
 #[derive(Debug)]
@@ -60,15 +59,15 @@ impl Input {
         self.to += len;
     }
 
-    /// Receives what the socket has now, as far as there is room: the number of bytes; `Ok(0)` is
+    /// Receives what the stream has now, as far as there is room: the number of bytes; `Ok(0)` is
     /// the end of the stream.
     ///
     /// # Errors
-    /// What the system says; `WouldBlock` where the socket has nothing now.
-    pub(super) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+    /// What the system says; `WouldBlock` where the stream has nothing now.
+    pub(super) fn receive(&mut self, stream: &mut Stream) -> io::Result<usize> {
         let room = self.room();
         debug_assert!(!room.is_empty());
-        let (len, _) = rustix::net::recv(socket, room, RecvFlags::DONTWAIT)?;
+        let len = stream.receive(room)?;
         self.came(len);
         Ok(len)
     }

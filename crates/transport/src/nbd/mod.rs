@@ -27,6 +27,8 @@ mod requests;
 mod slots;
 mod split;
 mod status;
+mod tls;
+mod users;
 mod work;
 
 use std::io;
@@ -36,6 +38,9 @@ pub use self::counters::Counters;
 pub use self::end::End;
 pub use self::newcomer::{Arrival, Newcomer, Progress};
 pub use self::offer::{Offer, Offers, offer};
+pub use self::tls::Tls;
+pub use self::users::{USERS_LEN, Users, UsersError};
+pub use ::tls::Certificate;
 
 /// Entries of the I/O queue of a client's controller. Its configuration must have them.
 pub const QUEUE_DEPTH: u16 = 512;
@@ -58,6 +63,8 @@ fn is_later(error: &io::Error) -> bool {
 fn failed(error: io::Error) -> End {
     match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => End::Closed,
+        // Of TLS: sockets have no such error.
+        io::ErrorKind::InvalidData => End::Tls(::tls::Failed::Protocol(error.to_string())),
         _ => End::Io(error),
     }
 }

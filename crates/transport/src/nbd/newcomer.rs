@@ -1,26 +1,41 @@
 //! A connection that has not chosen an export.
+//!
+//! ```text
+//! Open --STARTTLS--> Open, awaits a ClientHello --whole, a place--> Shaking --done--> Open
+//! ```
+//!
+//! Through TLS it negotiates again: whatever was agreed before, anyone on the way may have written.
+//! One that waits for a place looks a few times a second, and is not watched meanwhile.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use nbd::{Agreed, Negotiation, Outcome, Tls};
+use memory::guest::socket::Parts;
+use nbd::{Agreed, Fault, Negotiation, Outcome};
 use port::time::Time;
-use rustix::net::SendFlags;
+use tls::Session;
 
 use super::end::End;
 use super::input::Input;
 use super::offer::{Offer, Offers};
+use super::tls::Tls;
 use super::{failed, is_later};
+use crate::secure::{HANDSHAKE, Handshake, HandshakePlace, Origin, Stream, has_hello, peek};
 
 /// How long a client may take to choose.
 const CHOOSE_NS: u64 = 10_000_000_000;
+/// How often one looks for the rest of its ClientHello, and for a place.
+const RETRY_NS: u64 = 100_000_000;
 /// Bytes of the input: the longest option, and what came behind it.
 const INPUT: usize = 2 * nbd::MAX_OPTION;
 /// Bytes of answers that wait, above which no option is taken.
 const WAITING: usize = 64 << 10;
 /// Receives in one poll.
 const RECEIVES: usize = 8;
+/// Characters of a name that the log has.
+const NAME: usize = 64;
 
 /// What a poll has come to.
 #[derive(Debug)]
@@ -29,14 +44,43 @@ pub enum Progress {
     Waits,
     /// It is over.
     Ended(End),
+    /// It gets another descriptor: it is not to be watched before [`Newcomer::go_on`].
+    Moves,
     /// It has chosen: see [`Newcomer::arrive`].
     Chosen,
+}
+
+#[derive(Debug)]
+enum Wire {
+    Open(Stream),
+    Shaking(Handshake),
+}
+
+/// What [`Newcomer::go_on`] does.
+#[derive(Debug)]
+enum Next {
+    Shake(HandshakePlace),
+    Secured(Session),
+}
+
+/// A handshake that is to come.
+#[derive(Clone, Copy, Debug)]
+enum Hello {
+    /// Nothing of it has come.
+    None,
+    /// It is not whole, or has no place: when it looks again.
+    Waits(Time),
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Newcomer {
-    fd: OwnedFd,
+    wire: Wire,
+    /// Its client has asked for TLS.
+    hello: Option<Hello>,
+    next: Option<Next>,
+    tls: Option<Arc<Tls>>,
+    from: Origin,
     offers: Arc<Offers>,
     negotiation: Negotiation,
     input: Input,
@@ -54,14 +98,54 @@ impl Newcomer {
     /// # Errors
     /// It cannot be made non-blocking.
     pub fn new(fd: OwnedFd, offers: Arc<Offers>, now: Time) -> io::Result<Self> {
+        Self::begin(fd, offers, None, Origin::User(0), now)
+    }
+
+    /// A connection that was accepted, by which nothing can be chosen before a handshake of TLS.
+    /// `from` is its address, where it has one.
+    ///
+    /// # Errors
+    /// It cannot be made non-blocking.
+    pub fn with_tls(
+        fd: OwnedFd,
+        offers: Arc<Offers>,
+        tls: Arc<Tls>,
+        from: Option<IpAddr>,
+        now: Time,
+    ) -> io::Result<Self> {
+        let from = match from {
+            Some(address) => address.into(),
+            None => {
+                let user = rustix::net::sockopt::socket_peercred(&fd);
+                Origin::User(user.map_or(u32::MAX, |user| user.uid.as_raw()))
+            }
+        };
+        Self::begin(fd, offers, Some(tls), from, now)
+    }
+
+    fn begin(
+        fd: OwnedFd,
+        offers: Arc<Offers>,
+        tls: Option<Arc<Tls>>,
+        from: Origin,
+        now: Time,
+    ) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&fd, true)?;
         // Not every socket has them. A client that vanishes is noticed after two minutes.
         let _ = rustix::net::sockopt::set_tcp_nodelay(&fd, true);
         let _ = keep_alive(&fd);
+        let negotiation = Negotiation::new(match &tls {
+            Some(_) => nbd::Tls::Required,
+            None => nbd::Tls::Unavailable,
+        });
         Ok(Self {
-            fd,
+            wire: Wire::Open(Stream::Plain(fd)),
+            hello: None,
+            next: None,
+            tls,
+            from,
             offers,
-            negotiation: Negotiation::new(Tls::Unavailable),
+            negotiation,
             input: Input::new(INPUT, &[]),
             out: Negotiation::GREETING.to_vec(),
             gone: 0,
@@ -71,17 +155,82 @@ impl Newcomer {
         })
     }
 
-    /// Reads and answers options.
+    /// Reads and answers options, and follows a handshake.
     pub fn poll(&mut self, now: Time) -> Progress {
-        let ended = self.negotiate().err();
-        match (ended, self.outcome) {
-            (Some(end), _) => Progress::Ended(end),
-            (None, Some(outcome)) if self.out.is_empty() => match outcome {
-                Outcome::Transmission(_) => Progress::Chosen,
-                Outcome::Abort | Outcome::StartTls => Progress::Ended(End::Closed),
+        match self.step(now) {
+            Err(end) => Progress::Ended(end),
+            Ok(Progress::Waits) if now >= self.deadline => Progress::Ended(End::Silent),
+            Ok(progress) => progress,
+        }
+    }
+
+    fn step(&mut self, now: Time) -> Result<Progress, End> {
+        let stream = match &mut self.wire {
+            Wire::Open(stream) => stream,
+            Wire::Shaking(handshake) => {
+                let session = handshake.poll(now)?;
+                return Ok(self.moves(session.map(Next::Secured)));
+            }
+        };
+        if let Some(hello) = self.hello {
+            let place = await_hello(stream, hello, self.tls.as_deref(), self.from)?;
+            if matches!(place, Awaited::Waits) {
+                self.hello = Some(Hello::Waits(now + RETRY_NS));
+            }
+            let next = match place {
+                Awaited::Place(place) => Some(Next::Shake(place)),
+                Awaited::Waits | Awaited::Nothing => None,
+            };
+            return Ok(self.moves(next));
+        }
+        self.negotiate()?;
+        match self.outcome {
+            Some(outcome) if self.out.is_empty() => match outcome {
+                Outcome::Transmission(_) => Ok(Progress::Chosen),
+                Outcome::Abort => {
+                    self.shut();
+                    Err(End::Closed)
+                }
+                Outcome::StartTls => {
+                    self.outcome = None;
+                    self.hello = Some(Hello::None);
+                    self.step(now)
+                }
             },
-            _ if now >= self.deadline => Progress::Ended(End::Silent),
-            _ => Progress::Waits,
+            _ => Ok(Progress::Waits),
+        }
+    }
+
+    fn moves(&mut self, next: Option<Next>) -> Progress {
+        self.next = next;
+        match self.next {
+            Some(_) => Progress::Moves,
+            None => Progress::Waits,
+        }
+    }
+
+    /// Goes on after [`Progress::Moves`]. Its descriptor is another one then.
+    ///
+    /// # Errors
+    /// It is over.
+    pub fn go_on(mut self, now: Time) -> Result<Self, End> {
+        match (self.next.take(), self.wire, &self.tls) {
+            (Some(Next::Secured(session)), Wire::Shaking(_), _) => Ok(Self {
+                wire: Wire::Open(Stream::secured(session)),
+                negotiation: self.negotiation.through_tls(),
+                next: None,
+                ..self
+            }),
+            (Some(Next::Shake(place)), Wire::Open(Stream::Plain(fd)), Some(tls)) => {
+                let handshake = tls.begin(fd, place, now).map_err(End::Io)?;
+                Ok(Self {
+                    wire: Wire::Shaking(handshake),
+                    hello: None,
+                    next: None,
+                    ..self
+                })
+            }
+            _ => unreachable!("it does not move"),
         }
     }
 
@@ -104,12 +253,15 @@ impl Newcomer {
             if taken > 0 || step.is_some() || self.out.len() > waiting {
                 continue;
             }
-            // What is left in the socket is an event again.
+            let Wire::Open(stream) = &mut self.wire else {
+                return Ok(());
+            };
+            // What is left in the socket is an event again, and what is left of a record is none.
             received += 1;
-            if received > RECEIVES {
+            if received > RECEIVES && !stream.has_pending() {
                 return Ok(());
             }
-            match self.input.receive(self.fd.as_fd()) {
+            match self.input.receive(stream) {
                 Ok(0) => return Err(End::Closed),
                 Ok(_) => self.is_silent = false,
                 Err(error) if is_later(&error) => return Ok(()),
@@ -119,20 +271,28 @@ impl Newcomer {
     }
 
     fn send(&mut self) -> Result<(), End> {
+        let Wire::Open(stream) = &mut self.wire else {
+            return Ok(());
+        };
         while self.gone < self.out.len() {
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match rustix::net::send(&self.fd, &self.out[self.gone..], flags) {
+            let mut parts = Parts::behind(self.gone);
+            parts.add(&self.out);
+            match stream.send(&parts) {
                 Ok(sent) => self.gone += sent,
-                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(()),
-                Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => {
-                    return Err(End::Closed);
-                }
-                Err(error) => return Err(End::Io(error.into())),
+                Err(error) if is_later(&error) => return Ok(()),
+                Err(error) => return Err(failed(error)),
             }
         }
         self.out.clear();
         self.gone = 0;
         Ok(())
+    }
+
+    /// Ends what is sent.
+    fn shut(&mut self) {
+        if let Wire::Open(stream) = &mut self.wire {
+            stream.shut();
+        }
     }
 
     /// From now on it can choose an export, or none: there are as many clients as there may be.
@@ -148,19 +308,44 @@ impl Newcomer {
     /// When it must be polled although nothing happens.
     #[must_use]
     pub fn deadline(&self) -> Time {
-        self.deadline
+        let other = match (&self.wire, self.hello) {
+            (Wire::Shaking(handshake), _) => handshake.deadline(),
+            (_, Some(Hello::Waits(again))) => again,
+            _ => self.deadline,
+        };
+        self.deadline.min(other)
     }
 
-    /// Whether it reads what comes: not while answers wait that are many, or the last ones.
+    /// Whether it reads what comes: not while answers wait that are many, or the last ones, nor
+    /// while it waits for a place.
     #[must_use]
     pub fn wants_read(&self) -> bool {
-        self.outcome.is_none() && self.out.len() - self.gone < WAITING
+        let waits = matches!(self.hello, Some(Hello::Waits(_)));
+        !waits && self.outcome.is_none() && self.out.len() - self.gone < WAITING
     }
 
     /// Whether it waits for the socket to take answers.
     #[must_use]
     pub fn wants_write(&self) -> bool {
         !self.out.is_empty()
+    }
+
+    /// Whether its bytes go through TLS.
+    #[must_use]
+    pub fn is_secured(&self) -> bool {
+        matches!(self.wire, Wire::Open(Stream::Tls(_)))
+    }
+
+    /// The name of the key that it offered, after a failed handshake: some characters of it.
+    /// Anyone can say so.
+    #[must_use]
+    pub fn offered(&self) -> Option<String> {
+        let Wire::Shaking(handshake) = &self.wire else {
+            return None;
+        };
+        let name = String::from_utf8_lossy(handshake.identity());
+        let name: String = name.chars().take(NAME).collect();
+        (!name.is_empty()).then_some(name)
     }
 
     /// Whether nothing has come from it.
@@ -175,12 +360,13 @@ impl Newcomer {
     /// It has not chosen.
     #[must_use]
     pub fn arrive(self) -> Arrival {
-        let Some(Outcome::Transmission(agreed)) = self.outcome else {
+        let (Some(Outcome::Transmission(agreed)), Wire::Open(stream)) = (self.outcome, self.wire)
+        else {
             unreachable!("it has not chosen");
         };
         Arrival {
             offer: self.offers.get(agreed.export),
-            fd: self.fd,
+            stream,
             agreed,
             left: self.input.bytes().into(),
         }
@@ -200,14 +386,52 @@ fn keep_alive(fd: &OwnedFd) -> rustix::io::Result<()> {
 
 impl AsFd for Newcomer {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        match &self.wire {
+            Wire::Open(stream) => stream.as_fd(),
+            Wire::Shaking(handshake) => handshake.as_fd(),
+        }
+    }
+}
+
+/// What a look for a ClientHello has come to.
+enum Awaited {
+    /// Nothing has come.
+    Nothing,
+    /// It is not whole, or there is no place.
+    Waits,
+    Place(HandshakePlace),
+}
+
+/// Looks for a whole ClientHello behind STARTTLS, and for a place.
+///
+/// # Errors
+/// Something else has come.
+fn await_hello(
+    stream: &Stream,
+    hello: Hello,
+    tls: Option<&Tls>,
+    from: Origin,
+) -> Result<Awaited, End> {
+    if matches!(hello, Hello::None) {
+        let mut byte = [0];
+        match peek(stream, &mut byte)? {
+            0 => return Ok(Awaited::Nothing),
+            // An option in clear would be read as if it came encrypted.
+            _ if byte[0] != HANDSHAKE => return Err(Fault::ClearBytes.into()),
+            _ => {}
+        }
+    }
+    // In this order one without a place calls the system for nothing.
+    match tls.and_then(|tls| tls.place(from)) {
+        Some(place) if has_hello(stream)? => Ok(Awaited::Place(place)),
+        _ => Ok(Awaited::Waits),
     }
 }
 
 /// A client that has chosen an export.
 #[derive(Debug)]
 pub struct Arrival {
-    pub(super) fd: OwnedFd,
+    pub(super) stream: Stream,
     pub(super) offer: Offer,
     pub(super) agreed: Agreed,
     /// Bytes that came behind its choice.
@@ -219,5 +443,11 @@ impl Arrival {
     #[must_use]
     pub fn export(&self) -> &str {
         &self.offer.export.name
+    }
+
+    /// Whether it has come through TLS.
+    #[must_use]
+    pub fn is_secured(&self) -> bool {
+        matches!(self.stream, Stream::Tls(_))
     }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::BorrowedFd;
 
 use memory::HostMemory;
-use memory::guest::socket::{Parts, send};
+use memory::guest::socket::Parts;
 use nbd::Head;
+
+use crate::secure::Stream;
 
 /// A part of a reply.
 #[derive(Debug)]
@@ -55,13 +56,13 @@ impl Output {
         self.queued.push_back(Queued { head, data, frees });
     }
 
-    /// Sends what the socket takes: the number of bytes. Slots that are free then go to `freed`.
+    /// Sends what the stream takes: the number of bytes. Slots that are free then go to `freed`.
     ///
     /// # Errors
-    /// What the system says; `WouldBlock` where the socket takes nothing now.
+    /// What the system says; `WouldBlock` where the stream takes nothing now.
     pub(super) fn send(
         &mut self,
-        socket: BorrowedFd<'_>,
+        stream: &mut Stream,
         memory: &HostMemory,
         mut freed: impl FnMut(u16),
     ) -> io::Result<usize> {
@@ -75,7 +76,7 @@ impl Output {
                 parts.add_memory(memory, at, len as usize);
             }
         }
-        let sent = send(socket, &parts)?;
+        let sent = stream.send(&parts)?;
         self.gone += sent;
         while let Some(first) = self.queued.front() {
             let len = first.len();

@@ -14,7 +14,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::BorrowedFd;
 
 use memory::HostMemory;
 use nbd::{Errno, Head, Reply, Style};
@@ -34,6 +33,7 @@ use super::split::{Piece, Rest};
 use super::status::error;
 use super::{LARGE, QUEUE_DEPTH, SMALL};
 use crate::host::{PAGE, Rings};
+use crate::secure::Stream;
 
 /// Requests of a client at the same time. More wait in the socket.
 const REQUESTS: u16 = 128;
@@ -624,16 +624,16 @@ impl Work {
         self.requests.remove(index);
     }
 
-    /// Sends replies as far as the socket takes them: the number of bytes. The slots of those that
+    /// Sends replies as far as the stream takes them: the number of bytes. The slots of those that
     /// have gone are free.
     ///
     /// # Errors
     /// As [`Output::send`].
-    pub(super) fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+    pub(super) fn send(&mut self, stream: &mut Stream) -> io::Result<usize> {
         let slots = &mut self.slots;
         let sent = self
             .out
-            .send(socket, &self.memory, |slot| slots.give_back(slot))?;
+            .send(stream, &self.memory, |slot| slots.give_back(slot))?;
         self.counters.sent += sent as u64;
         Ok(sent)
     }

@@ -16,7 +16,7 @@ use port::time::Time;
 use tls::Session;
 
 use super::output::{Output, Queued};
-use crate::secure::{NoSession, Stream};
+use crate::secure::{NoSession, Stream, name_of};
 
 /// Bytes of a newcomer's input: ICReq, and a Connect command with its data and digests.
 pub const NEWCOMER_INPUT: usize = 2048;
@@ -123,16 +123,8 @@ impl End {
             Self::Association => "association",
             Self::Removed => "removed",
             Self::Io(_) => "io",
-            Self::Tls(failed) => tls_name(failed),
+            Self::Tls(failed) => name_of(failed),
         }
-    }
-}
-
-const fn tls_name(failed: &tls::Failed) -> &'static str {
-    match failed {
-        tls::Failed::Identity => "tls-identity",
-        tls::Failed::Key => "tls-key",
-        _ => "tls-protocol",
     }
 }
 

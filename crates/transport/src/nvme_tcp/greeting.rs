@@ -117,7 +117,7 @@ impl Greeting {
         };
         if matches!(stage, Stage::Silent) {
             let mut byte = [0];
-            match (peek(socket, &mut byte)?, &self.config.tls) {
+            match (peek(&*socket, &mut byte)?, &self.config.tls) {
                 (0, _) if now < until => return Ok(None),
                 (0, _) => return Err(End::Silent),
                 (_, Some(_)) if byte[0] == HANDSHAKE => {}
@@ -130,7 +130,7 @@ impl Greeting {
         // In this order one without a place calls the system for nothing.
         let tls = self.config.tls.as_ref();
         if let Some(place) = tls.and_then(|tls| tls.place(self.from.ip()))
-            && has_hello(socket)?
+            && has_hello(&*socket)?
         {
             return Ok(Some(Next(Step::Shake(place))));
         }

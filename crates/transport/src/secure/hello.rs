@@ -1,6 +1,6 @@
 //! The first bytes of a connection that may begin with a handshake. They stay in the socket.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
@@ -15,7 +15,7 @@ const MESSAGE_HEADER: usize = 4;
 const CLIENT_HELLO: u8 = 1;
 
 /// The first bytes of a connection, which stay there: their number, 0 where nothing has come.
-pub(crate) fn peek(socket: &OwnedFd, bytes: &mut [u8]) -> Result<usize, Failed> {
+pub(crate) fn peek(socket: impl AsFd, bytes: &mut [u8]) -> Result<usize, Failed> {
     match rustix::net::recv(socket, bytes, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Ok((_, 0)) => Err(Failed::Closed),
         Ok((_, len)) => Ok(len),
@@ -26,9 +26,9 @@ pub(crate) fn peek(socket: &OwnedFd, bytes: &mut [u8]) -> Result<usize, Failed> 
 }
 
 /// Whether a connection has sent a whole ClientHello. Clients send it as one record.
-pub(crate) fn has_hello(socket: &OwnedFd) -> Result<bool, Failed> {
+pub(crate) fn has_hello(socket: impl AsFd) -> Result<bool, Failed> {
     let mut head = [0; HEADER + MESSAGE_HEADER];
-    if peek(socket, &mut head)? < head.len() {
+    if peek(&socket, &mut head)? < head.len() {
         return Ok(false);
     }
     let [_, _, _, high, low, kind, message @ ..] = head;

@@ -79,6 +79,15 @@ impl Stream {
         }
     }
 
+    /// The socket of a plain stream: bytes may be received from it otherwise.
+    #[inline]
+    pub(crate) fn plain(&self) -> Option<&OwnedFd> {
+        match self {
+            Self::Plain(socket) => Some(socket),
+            Self::Tls(_) => None,
+        }
+    }
+
     /// Whether a receive that does not fill its room has taken all that was there: one through TLS
     /// has one record at most.
     #[inline]

@@ -188,6 +188,7 @@ impl Server {
             match newcomer.poll(now) {
                 Progress::Waits => self.newcomers.push((peer, newcomer)),
                 Progress::Ended(end) => self.end(peer, end.name()),
+                Progress::Moves => unreachable!("its entrance has no TLS"),
                 Progress::Chosen => self.arrive(peer, newcomer),
             }
         }

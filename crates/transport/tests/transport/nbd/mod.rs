@@ -4,6 +4,7 @@
 
 mod medium;
 mod rig;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -83,8 +84,7 @@ impl Flight {
 
 /// Requests of bytes, many at a time, of which no two name the same bytes and many the same block.
 /// A plain array says what reads find.
-fn random_program(shift: u8, style: Style, seed: u64) {
-    let mut rig = Rig::new(shift, style);
+fn random_program(mut rig: Rig, shift: u8, seed: u64) {
     let mut random = Random(seed);
     // A small part of the export: many requests meet in a block.
     let part = 16 << shift;
@@ -174,7 +174,7 @@ fn random_program(shift: u8, style: Style, seed: u64) {
 fn bytes_are_those_of_a_plain_array() {
     for (seed, shift) in (1..).zip(SHIFTS) {
         for style in STYLES {
-            random_program(shift, style, seed);
+            random_program(Rig::new(shift, style), shift, seed);
         }
     }
 }

@@ -20,7 +20,8 @@ use port::{ChannelId, Channels};
 use subsystem::{
     Change, ControllerSet, Operation, OperatorRequest, Requester, Step, Subsystem, SubsystemConfig,
 };
-use transport::nbd::{Client, Newcomer, Offers, Progress, QUEUE_DEPTH, QUEUES, offer};
+use tls::Session;
+use transport::nbd::{Client, Newcomer, Offers, Progress, QUEUE_DEPTH, QUEUES, Tls, offer};
 
 pub(super) use crate::failing::Asked;
 use crate::failing::Failing;
@@ -43,10 +44,12 @@ pub(super) struct Rig {
     bus: InProcess<Failing>,
     /// The entrance itself serves no client.
     _entrance: Controller,
-    newcomer: Option<Newcomer>,
+    pub(super) newcomer: Option<Newcomer>,
     pub(super) client: Option<Client>,
     pub(super) ends: Vec<&'static str>,
     pub(super) socket: UnixStream,
+    /// TLS over the socket.
+    pub(super) session: Option<Session>,
     style: Style,
     /// What is to be sent.
     out: VecDeque<u8>,
@@ -93,6 +96,14 @@ impl Rig {
 
     /// The same; its export may be one that takes no writes.
     pub(super) fn with(lba_shift: u8, style: Style, read_only: bool) -> Self {
+        let mut rig = Self::connected(style, read_only, None);
+        rig.greet();
+        rig.choose(&format!("b{}", 1 << lba_shift));
+        rig
+    }
+
+    /// A connection that is to be greeted, to an entrance that may have TLS.
+    pub(super) fn connected(style: Style, read_only: bool, tls: Option<Arc<Tls>>) -> Self {
         let kind = MediumKind::Ram { size: 2 * LEN };
         let medium = Medium::open(&MediumSpec { kind }).unwrap();
         let mut channels = Channels::new();
@@ -136,30 +147,37 @@ impl Rig {
         let bus = InProcess::new(controller, subsystem, doorbells, false, channels);
         let (theirs, ours) = UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
-        let newcomer = Newcomer::new(ours.into(), Arc::new(offers), Time(bus.now_ns())).unwrap();
-        let mut rig = Self {
+        let (fd, offers, now) = (ours.into(), Arc::new(offers), Time(bus.now_ns()));
+        let newcomer = match tls {
+            None => Newcomer::new(fd, offers, now),
+            Some(tls) => Newcomer::with_tls(fd, offers, tls, None, now),
+        };
+        Self {
             bus,
             _entrance: entrance,
-            newcomer: Some(newcomer),
+            newcomer: Some(newcomer.unwrap()),
             client: None,
             ends: Vec::new(),
             socket: theirs,
+            session: None,
             style,
             out: VecDeque::new(),
             came: Vec::new(),
             reads: true,
-        };
-        rig.choose(&format!("b{}", 1 << lba_shift));
-        rig
+        }
     }
 
-    /// Negotiates: as `doc/proto.md` has it, byte for byte.
-    fn choose(&mut self, export: &str) {
+    /// Is greeted, and answers: as `doc/proto.md` has it, byte for byte.
+    pub(super) fn greet(&mut self) {
         self.settle();
         let greeting = self.take(18);
         assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
         assert_eq!(greeting[16..], [0, 3], "fixed newstyle, no zeroes");
         self.send(&[0, 0, 0, 3]);
+    }
+
+    /// Negotiates.
+    pub(super) fn choose(&mut self, export: &str) {
         let option = match self.style {
             Style::Simple => None,
             Style::Structured => Some(8),
@@ -186,7 +204,7 @@ impl Rig {
         assert!(self.client.is_some() && self.came.is_empty());
     }
 
-    fn option(&mut self, option: u32, data: &[u8]) {
+    pub(super) fn option(&mut self, option: u32, data: &[u8]) {
         self.send(b"IHAVEOPT");
         self.send(&option.to_be_bytes());
         self.send(&(data.len() as u32).to_be_bytes());
@@ -403,6 +421,10 @@ impl Rig {
             match newcomer.poll(now) {
                 Progress::Waits => self.newcomer = Some(newcomer),
                 Progress::Ended(end) => self.ends.push(end.name()),
+                Progress::Moves => match newcomer.go_on(now) {
+                    Ok(newcomer) => self.newcomer = Some(newcomer),
+                    Err(end) => self.ends.push(end.name()),
+                },
                 Progress::Chosen => {
                     let arrival = newcomer.arrive();
                     let make = |controller: &mut Controller| Client::new(arrival, controller, now);
@@ -432,17 +454,25 @@ impl Rig {
     fn talk(&mut self) {
         while !self.out.is_empty() {
             let (bytes, _) = self.out.as_slices();
-            match self.socket.write(bytes) {
+            let sent = match &mut self.session {
+                Some(session) => session.write(bytes),
+                None => self.socket.write(bytes),
+            };
+            match sent {
                 Ok(sent) => drop(self.out.drain(..sent)),
                 Err(_) => break,
             }
         }
         let mut bytes = [0; 65536];
-        while self.reads
-            && let Ok(len) = self.socket.read(&mut bytes)
-            && len > 0
-        {
-            self.came.extend_from_slice(&bytes[..len]);
+        while self.reads {
+            let read = match &mut self.session {
+                Some(session) => session.read(&mut bytes),
+                None => self.socket.read(&mut bytes),
+            };
+            match read {
+                Ok(len) if len > 0 => self.came.extend_from_slice(&bytes[..len]),
+                _ => break,
+            }
         }
     }
 
