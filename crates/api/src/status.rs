@@ -316,7 +316,7 @@ pub struct AssociationStatus {
     /// How the host was authenticated.
     #[serde(default)]
     pub authentication: Authentication,
-    /// The host has connected through TLS, by its pre-shared key.
+    /// The host has connected through TLS.
     #[serde(default)]
     pub tls: bool,
     /// Number of I/O queues.

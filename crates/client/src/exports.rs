@@ -1,7 +1,7 @@
 //! Exports of a controller over NBD: its namespaces, as clients name them.
 
 use api::config::{Controller, NbdAddress};
-use machine::nbd::At;
+use machine::nbd::{At, Credentials};
 
 /// Where a controller listens, as client commands write it. `None`: a path that is not UTF-8, which
 /// is in no URI.
@@ -10,6 +10,16 @@ pub fn at(address: &NbdAddress) -> Option<At<'_>> {
         NbdAddress::Unix(path) => path.to_str().map(At::Unix),
         NbdAddress::Tcp(address) => Some(At::Tcp(*address)),
     }
+}
+
+/// What clients of a controller need for TLS, where they come through that: certificates where the
+/// server has one.
+pub fn credentials(controller: &Controller) -> Option<Credentials> {
+    let nbd = controller.nbd.as_ref()?;
+    if nbd.tls_cert.is_some() {
+        return Some(Credentials::Certificates);
+    }
+    nbd.tls_psk.as_ref().map(|_| Credentials::Key)
 }
 
 /// The exports of a controller: names of its namespaces. One that a host created has the name

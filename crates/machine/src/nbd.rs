@@ -28,13 +28,54 @@ impl At<'_> {
     }
 }
 
+/// What a client authenticates the server with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// Certificates.
+    Certificates,
+    /// A pre-shared key.
+    Key,
+}
+
+/// Identifier of the credentials among the objects of QEMU.
+const CREDENTIALS: &str = "tls0";
+
+impl Credentials {
+    /// The QEMU option for them. `DIR` stands for a folder of the client, `USER` for a name in its
+    /// file: see [`Self::note`].
+    pub fn qemu_option(self) -> [String; 2] {
+        let object = match self {
+            Self::Certificates => {
+                format!("tls-creds-x509,id={CREDENTIALS},endpoint=client,dir=DIR")
+            }
+            Self::Key => {
+                format!("tls-creds-psk,id={CREDENTIALS},endpoint=client,dir=DIR,username=USER")
+            }
+        };
+        ["-object".to_owned(), object]
+    }
+
+    /// What stands for the placeholders.
+    pub const fn note(self) -> &'static str {
+        match self {
+            Self::Certificates => {
+                "write for DIR the folder with ca-cert.pem, and with client-cert.pem and client-key.pem where the server needs them"
+            }
+            Self::Key => {
+                "write for DIR the folder with keys.psk, which has a line of the server's tls_psk, and for USER its name"
+            }
+        }
+    }
+}
+
 /// The URI of an export. Where the server listens on all addresses, it has `ADDRESS` in their
-/// place.
-pub fn uri(at: At<'_>, export: &str) -> String {
+/// place. With `tls` it is one of TLS, without what a client needs for that.
+pub fn uri(at: At<'_>, export: &str, tls: bool) -> String {
+    let scheme = if tls { "nbds" } else { "nbd" };
     match at {
         At::Unix(path) => {
             let (export, path) = (encoded(export, ""), encoded(path, "/"));
-            format!("nbd+unix:///{export}?socket={path}")
+            format!("{scheme}+unix:///{export}?socket={path}")
         }
         At::Tcp(address) => {
             let host = At::host(address);
@@ -44,7 +85,11 @@ pub fn uri(at: At<'_>, export: &str) -> String {
             } else {
                 host
             };
-            format!("nbd://{host}:{}/{}", address.port(), encoded(export, ""))
+            format!(
+                "{scheme}://{host}:{}/{}",
+                address.port(),
+                encoded(export, "")
+            )
         }
     }
 }
@@ -64,8 +109,9 @@ pub fn nbd_client(at: At<'_>, export: &str) -> String {
     }
 }
 
-/// The QEMU options that give a guest an export as its block device number `index`.
-pub fn qemu_options(at: At<'_>, export: &str, index: usize) -> Vec<[String; 2]> {
+/// The QEMU options that give a guest an export as its block device number `index`. With `tls` they
+/// use the credentials of [`Credentials::qemu_option`].
+pub fn qemu_options(at: At<'_>, export: &str, index: usize, tls: bool) -> Vec<[String; 2]> {
     let server = match at {
         At::Unix(path) => format!("server.type=unix,server.path={}", in_option(path)),
         At::Tcp(address) => format!(
@@ -74,8 +120,13 @@ pub fn qemu_options(at: At<'_>, export: &str, index: usize) -> Vec<[String; 2]> 
             address.port()
         ),
     };
+    let tls = if tls {
+        format!(",tls-creds={CREDENTIALS}")
+    } else {
+        String::new()
+    };
     let node = format!(
-        "driver=nbd,node-name=nbd{index},{server},export={},reconnect-delay={RECONNECT_S}",
+        "driver=nbd,node-name=nbd{index},{server},export={},reconnect-delay={RECONNECT_S}{tls}",
         in_option(export)
     );
     let device = format!("virtio-blk-pci,drive=nbd{index}");
@@ -87,9 +138,9 @@ pub fn qemu_options(at: At<'_>, export: &str, index: usize) -> Vec<[String; 2]> 
 
 /// The URI of an export, and a line for each usual client.
 pub fn lines(at: At<'_>, export: &str) -> Vec<String> {
-    let uri = uri(at, export);
+    let uri = uri(at, export, false);
     let quoted = shell_quoted(&uri);
-    let options = qemu_options(at, export, 0);
+    let options = qemu_options(at, export, 0, false);
     vec![
         format!("qemu-img info {quoted}"),
         format!(
@@ -147,7 +198,9 @@ mod tests {
             (tcp("0.0.0.0:10809"), "n", "nbd://ADDRESS:10809/n"),
             (tcp("[::]:10809"), "n", "nbd://ADDRESS:10809/n"),
         ] {
-            assert_eq!(uri(at, export), expected);
+            assert_eq!(uri(at, export, false), expected);
+            let secured = expected.replacen("nbd", "nbds", 1);
+            assert_eq!(uri(at, export, true), secured);
         }
     }
 
@@ -162,7 +215,7 @@ mod tests {
             nbd_client(at, "n"),
             "nbd-client -unix /run/a,b.sock /dev/nbd0 -N n"
         );
-        let [node, device] = &qemu_options(at, "n", 3)[..] else {
+        let [node, device] = &qemu_options(at, "n", 3, false)[..] else {
             panic!()
         };
         let expected = "driver=nbd,node-name=nbd3,server.type=unix,server.path=/run/a,,b.sock,export=n,reconnect-delay=60";
@@ -170,7 +223,8 @@ mod tests {
         assert_eq!(device, &["-device", "virtio-blk-pci,drive=nbd3"]);
         let at = tcp("[::1]:10809");
         assert_eq!(nbd_client(at, "n"), "nbd-client ::1 10809 /dev/nbd0 -N n");
-        let options = qemu_options(at, "n", 0);
+        let options = qemu_options(at, "n", 0, true);
+        assert!(options[0][1].ends_with("reconnect-delay=60,tls-creds=tls0"));
         let server = "server.type=inet,server.host=::1,server.port=10809,export=n";
         assert!(options[0][1].contains(server), "{options:?}");
         let all = lines(at, "n");

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use zeroize::Zeroizing;
 
-/// Bytes of a file at most.
+/// Bytes of a file with one secret at most.
 const MAX_LEN: usize = 1024;
 /// What a path begins with that names a systemd credential.
 const CREDENTIAL: &str = "credential:";
@@ -20,10 +20,22 @@ const CREDENTIAL: &str = "credential:";
 /// # Errors
 /// It is no such file, or cannot be read. No error shows what is in it.
 pub fn read(path: &Path) -> anyhow::Result<Zeroizing<String>> {
-    read_with(path, std::env::var_os("CREDENTIALS_DIRECTORY"))
+    read_up_to(path, MAX_LEN)
 }
 
-fn read_with(path: &Path, credentials: Option<OsString>) -> anyhow::Result<Zeroizing<String>> {
+/// As [`read`], for a file of up to `max` bytes.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_up_to(path: &Path, max: usize) -> anyhow::Result<Zeroizing<String>> {
+    read_with(path, max, std::env::var_os("CREDENTIALS_DIRECTORY"))
+}
+
+fn read_with(
+    path: &Path,
+    max: usize,
+    credentials: Option<OsString>,
+) -> anyhow::Result<Zeroizing<String>> {
     let shown = path.display();
     let name = path.to_str().and_then(|path| path.strip_prefix(CREDENTIAL));
     let is_credential = name.is_some();
@@ -52,13 +64,13 @@ fn read_with(path: &Path, credentials: Option<OsString>) -> anyhow::Result<Zeroi
         is_credential || owners.contains(&metadata.uid()),
         "another user owns {shown}, and knows the secret: make another one in a file of your own"
     );
-    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_LEN + 1));
-    file.take(MAX_LEN as u64 + 1)
+    let mut bytes = Zeroizing::new(Vec::with_capacity(max + 1));
+    file.take(max as u64 + 1)
         .read_to_end(&mut bytes)
         .with_context(|| format!("cannot read the secret {shown}"))?;
     ensure!(
-        bytes.len() <= MAX_LEN,
-        "{shown} has more than {MAX_LEN} bytes, and is no secret"
+        bytes.len() <= max,
+        "{shown} has more than {max} bytes, and is no secret"
     );
     match str::from_utf8(&bytes) {
         Ok(text) => Ok(Zeroizing::new(text.to_owned())),
@@ -113,6 +125,7 @@ mod tests {
         assert!(read(&path).is_ok());
         std::fs::write(&path, [b'x'; 1025]).unwrap();
         assert!(error(&path).contains("more than 1024 bytes"));
+        assert!(read_up_to(&path, 1025).is_ok());
         std::fs::write(&path, [0xff; 8]).unwrap();
         assert!(error(&path).contains("not text"));
         assert!(error(folder.path()).contains("not a regular file"));
@@ -137,7 +150,7 @@ mod tests {
         std::fs::set_permissions(&path, Permissions::from_mode(0o440)).unwrap();
         let of = |text: &str, folder: Option<&Path>| {
             let folder = folder.map(|folder| folder.as_os_str().to_owned());
-            read_with(Path::new(text), folder).map(|secret| secret.to_string())
+            read_with(Path::new(text), MAX_LEN, folder).map(|secret| secret.to_string())
         };
         let there = Some(folder.path());
         assert_eq!(of("credential:host-a", there).unwrap(), "secret");

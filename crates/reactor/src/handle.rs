@@ -15,6 +15,7 @@ use memory::{Bell, EventFd};
 use nvme_spec::Status;
 use port::ChannelId;
 use subsystem::OperatorRequest;
+use transport::nbd;
 use transport::nvme_tcp::{Access, DiscoveryLog, Tls};
 
 use super::answer::{Answer, answer};
@@ -342,6 +343,12 @@ impl ReactorHandle {
         tls: Option<Tls>,
     ) -> anyhow::Result<()> {
         self.ask(|answer| Message::SetAccess(slot, access, tls, answer))
+    }
+
+    /// Has NBD clients of a controller that come from now on use this TLS. Those that are connected
+    /// stay.
+    pub fn set_nbd_tls(&self, slot: ControllerSlot, tls: Arc<nbd::Tls>) -> anyhow::Result<()> {
+        self.ask(|answer| Message::SetNbdTls(slot, tls, answer))
     }
 
     /// Begins a removal; a later call of [`Self::remove_controller`] waits for its end.

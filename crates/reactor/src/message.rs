@@ -17,6 +17,7 @@ use memory::{Bell, Counter, EventFd};
 use nvme_spec::Status;
 use port::ChannelId;
 use subsystem::{Allocated, ControllerRecord, OperatorRequest, Record, SubsystemConfig};
+use transport::nbd;
 use transport::nvme_tcp::{Access, Branch, DiscoveryLog, End, TargetConfig, Tls};
 use transport::vfio_user::{Custody, Entrance};
 
@@ -101,6 +102,8 @@ pub(crate) enum Message {
     HasParted(Answer<bool>),
     /// Hosts over NVMe/TCP that may use a controller from now on.
     SetAccess(ControllerSlot, Access, Option<Tls>, Answer<()>),
+    /// Have NBD clients of a controller that come from now on use this TLS.
+    SetNbdTls(ControllerSlot, Arc<nbd::Tls>, Answer<()>),
     /// Set the reactors for queues that the controller's hosts create from now on.
     Spread(ControllerSlot, Vec<EngineId>, Answer<()>),
     /// Move a queue of a controller.
@@ -189,6 +192,8 @@ pub struct NbdListening {
     pub listener: NbdListener,
     /// Maximum number of clients at the same time.
     pub clients: usize,
+    /// TLS of all clients, where they come through that.
+    pub tls: Option<Arc<nbd::Tls>>,
 }
 
 /// Socket at which NBD clients connect.

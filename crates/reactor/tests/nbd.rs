@@ -83,7 +83,11 @@ fn new_controller(
             interface: Interface::Pcie,
         },
         subsystem,
-        way: Way::Nbd(NbdListening { listener, clients }),
+        way: Way::Nbd(NbdListening {
+            listener,
+            clients,
+            tls: None,
+        }),
         presence,
         doorbell_messages: Arc::default(),
         keys: Arc::new(api::from_json(keys).unwrap()),

@@ -40,9 +40,15 @@ impl Controller {
         match address {
             NbdAddress::Tcp(address) => {
                 let is_loopback = address.ip().to_canonical().is_loopback();
-                place.require(nbd.allow_anonymous || is_loopback, || {
+                let is_safe = is_loopback || nbd.authenticates();
+                place.require(nbd.allow_anonymous || is_safe, || {
+                    let lack = if nbd.has_tls() {
+                        "NBD clients are not authenticated: write tls_client_ca in its `nbd`"
+                    } else {
+                        "NBD clients are neither authenticated nor their data encrypted: write tls_psk, or tls_cert, tls_cert_key and tls_client_ca in its `nbd`"
+                    };
                     format!(
-                        "listen = \"{}\": other machines reach this address, and NBD clients are neither authenticated nor their data encrypted: write a loopback address as 127.0.0.1, a UNIX socket as nbd:/PATH, or allow_anonymous = true in its `nbd`",
+                        "listen = \"{}\": other machines reach this address, and {lack}, a loopback address as 127.0.0.1, a UNIX socket as nbd:/PATH, or allow_anonymous = true in its `nbd`",
                         self.listen
                     )
                 });
@@ -54,7 +60,7 @@ impl Controller {
                 "nbd: allow_anonymous: no effect with a UNIX socket, to which socket_mode admits users: remove it".into()
             }),
         }
-        for problem in nbd.wrong_keys() {
+        for problem in nbd.wrong_keys().into_iter().chain(nbd.wrong_tls()) {
             place.problem(format!("nbd: {problem}"));
         }
         let fixed = [

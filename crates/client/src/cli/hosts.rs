@@ -132,6 +132,7 @@ pub(super) fn of_namespaces(inventory: &Inventory) -> Table {
         ("export", Align::Left),
         ("address", Align::Left),
         ("cntlid", Align::Right),
+        ("tls", Align::Left),
         ("connected", Align::Right),
     ]);
     for controller in &inventory.controllers {
@@ -148,6 +149,7 @@ pub(super) fn of_namespaces(inventory: &Inventory) -> Table {
                 host.export.clone().unwrap_or_default(),
                 address(host),
                 format!("{:#x}", host.cntlid),
+                tls(host),
                 Span(connected).to_string(),
             ]);
         }
@@ -159,6 +161,10 @@ pub(super) fn of_namespaces(inventory: &Inventory) -> Table {
 fn address(host: &AssociationStatus) -> String {
     host.address
         .map_or("unix".to_owned(), |address| address.to_string())
+}
+
+fn tls(host: &AssociationStatus) -> String {
+    if host.tls { "yes" } else { "-" }.to_owned()
 }
 
 fn row(controller: &config::Controller, host: &AssociationStatus) -> Vec<String> {
@@ -180,7 +186,7 @@ fn row(controller: &config::Controller, host: &AssociationStatus) -> Vec<String>
             Authentication::Both => "both",
         }
         .to_owned(),
-        if host.tls { "yes" } else { "-" }.to_owned(),
+        tls(host),
         keep_alive,
         Span(connected).to_string(),
         ana_states(controller),
@@ -216,7 +222,7 @@ mod tests {
                 "controllers":[{"name":"images","listen":"nbd:/x.sock","attached":true,
                                 "hosts":[{"protocol":"nbd","export":"root","cntlid":256,"io_queues":1,"keep_alive_ms":0,"connected_ms":61999}]},
                                {"name":"far","listen":"nbd:127.0.0.1:10809","attached":true,
-                                "hosts":[{"protocol":"nbd","export":"data","address":"127.0.0.1:50000","cntlid":257,"io_queues":1,"keep_alive_ms":0,"connected_ms":0}]},
+                                "hosts":[{"protocol":"nbd","export":"data","address":"127.0.0.1:50000","cntlid":257,"tls":true,"io_queues":1,"keep_alive_ms":0,"connected_ms":0}]},
                                {"name":"vm","listen":"vhost-user-blk:/b.sock","attached":true,
                                 "hosts":[{"protocol":"vhost-user-blk","export":"disk","cntlid":258,"io_queues":1,"keep_alive_ms":0,"connected_ms":2000}]}]}"#,
         )
@@ -233,11 +239,20 @@ mod tests {
                 "export",
                 "address",
                 "cntlid",
+                "tls",
                 "connected",
             ],
-            vec!["images", "NBD", "root", "unix", "0x100", "61s"],
-            vec!["far", "NBD", "data", "127.0.0.1:50000", "0x101", "0s"],
-            vec!["vm", "vhost-user-blk", "disk", "unix", "0x102", "2s"],
+            vec!["images", "NBD", "root", "unix", "0x100", "-", "61s"],
+            vec![
+                "far",
+                "NBD",
+                "data",
+                "127.0.0.1:50000",
+                "0x101",
+                "yes",
+                "0s",
+            ],
+            vec!["vm", "vhost-user-blk", "disk", "unix", "0x102", "-", "2s"],
         ];
         assert_eq!(rows, expected);
         assert_eq!(host(&inventory.controllers[0]), "1 over NBD");

@@ -256,7 +256,8 @@ fn exports(inventory: &Inventory) -> Table {
             continue;
         };
         for name in exports::names(config) {
-            let uri = nbd::uri(at, &name);
+            let is_secured = exports::credentials(config).is_some();
+            let uri = nbd::uri(at, &name, is_secured);
             table.row(vec![config.name.clone(), name, uri]);
         }
     }
@@ -436,7 +437,7 @@ mod tests {
         let inventory: Inventory = serde_json::from_str(
             r#"{"media":[],"reactors":[],"namespaces":[],
                 "controllers":[{"name":"near","listen":"nbd:/run/x.sock","attached":false,"namespaces":["a","s:7"]},
-                               {"name":"far","listen":"nbd:0.0.0.0:10809","attached":false,"namespaces":["c"]},
+                               {"name":"far","listen":"nbd:0.0.0.0:10809","attached":false,"namespaces":["c"],"nbd":{"tls_psk":"/k"}},
                                {"name":"other","listen":"vfio-user:/y","attached":false,"namespaces":["d"]}]}"#,
         )
         .unwrap();
@@ -446,7 +447,7 @@ mod tests {
         let expected = [
             ["near", "a", "nbd+unix:///a?socket=/run/x.sock"],
             ["near", "ns7", "nbd+unix:///ns7?socket=/run/x.sock"],
-            ["far", "c", "nbd://ADDRESS:10809/c"],
+            ["far", "c", "nbds://ADDRESS:10809/c"],
         ];
         assert_eq!(rows, expected);
         assert!(tables(&inventory).contains(&text));

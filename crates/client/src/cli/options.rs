@@ -32,7 +32,7 @@ pub(super) trait Line: Object {
 impl Line for Controller {
     fn adapt(key: &Key, option: Arg) -> Arg {
         match key.name {
-            "allow_anonymous" => option.help("Serve an address that other machines reach, although not every NVMe/TCP host is authenticated; NBD clients never are. Only data of hosts with a `tls_key` is encrypted. Default: false"),
+            "allow_anonymous" => option.help("Serve an address that other machines reach, although not every NVMe/TCP host or NBD client is authenticated. Only data of hosts with a `tls_key`, and of NBD clients with TLS, is encrypted. Default: false"),
             _ => option,
         }
     }

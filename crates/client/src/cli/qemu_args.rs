@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use api::config::{self, Controller, Listen, NbdAddress, Size};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use machine::files::read_text;
+use machine::nbd::Credentials;
 use machine::qemu::{self, NEEDED, Version};
 use machine::vhost_user::{Disk, Monitor};
 use machine::{initiator, nbd};
@@ -104,12 +105,16 @@ impl QemuArgs {
         let (socket, survives) = match found {
             Found::Socket(socket, survives) => (socket, survives),
             Found::Disk(socket, rings) => return self.print_disk(&socket, rings),
-            Found::Nbd(options) => {
+            Found::Nbd(options, tls) => {
                 let lines: Vec<String> = options
                     .iter()
                     .map(|[option, value]| format!("{option} {}", qemu::shell_quoted(value)))
                     .collect();
-                return terminal::print(&format!("{}\n", lines.join(" \\\n")));
+                terminal::print(&format!("{}\n", lines.join(" \\\n")))?;
+                if let Some(tls) = tls {
+                    terminal::progress::note(&format!("note: {}", tls.note()));
+                }
+                return Ok(());
             }
             Found::Tcp(address, subnqn) => {
                 terminal::progress::note(&format!(
@@ -260,8 +265,8 @@ enum Found {
     Socket(PathBuf, bool),
     /// A TCP address, and the NQN of the subsystem.
     Tcp(SocketAddr, String),
-    /// Options for exports over NBD.
-    Nbd(Vec<[String; 2]>),
+    /// Options for exports over NBD, and what they need of TLS.
+    Nbd(Vec<[String; 2]>, Option<Credentials>),
     /// The socket of a vhost-user-blk disk, and its rings.
     Disk(PathBuf, u16),
 }
@@ -281,16 +286,18 @@ fn exported(address: &NbdAddress, config: Option<&Controller>) -> anyhow::Result
         format!("the socket path {address} is not UTF-8, which an option of QEMU requires: use another path")
     })?;
     let config = config.context("the controller has gone")?;
+    let tls = exports::credentials(config);
     let names = exports::names(config).enumerate();
-    let options: Vec<_> = names
-        .flat_map(|(index, name)| nbd::qemu_options(at, &name, index))
+    let mut options: Vec<_> = names
+        .flat_map(|(index, name)| nbd::qemu_options(at, &name, index, tls.is_some()))
         .collect();
     anyhow::ensure!(
         !options.is_empty(),
         "controller `{}` has no namespace, so no export: attach one (nvmirage attach)",
         config.name
     );
-    Ok(Found::Nbd(options))
+    options.splice(0..0, tls.map(Credentials::qemu_option));
+    Ok(Found::Nbd(options, tls))
 }
 
 /// An address that guests can use.
@@ -389,6 +396,8 @@ fn package() -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use api::config::Nbd;
+
     use super::*;
 
     #[test]
@@ -403,7 +412,7 @@ mod tests {
         let none = exported(&address, Some(&config)).err().unwrap();
         assert!(none.to_string().contains("no export"), "{none}");
         config.namespaces = vec!["a".to_owned(), "b".to_owned()];
-        let Ok(Found::Nbd(options)) = exported(&address, Some(&config)) else {
+        let Ok(Found::Nbd(options, None)) = exported(&address, Some(&config)) else {
             panic!()
         };
         let options: Vec<String> = options.iter().map(|both| both.join(" ")).collect();
@@ -411,6 +420,31 @@ mod tests {
         assert!(options[0].starts_with("-blockdev driver=nbd,node-name=nbd0,"));
         assert!(options[0].contains("server.path=/x.sock,export=a,"));
         assert_eq!(options[3], "-device virtio-blk-pci,drive=nbd1");
+        for (nbd, first) in [
+            (
+                Nbd {
+                    tls_psk: Some("/k".into()),
+                    ..Nbd::default()
+                },
+                "-object tls-creds-psk,id=tls0,endpoint=client,dir=DIR,username=USER",
+            ),
+            (
+                Nbd {
+                    tls_cert: Some("/c".into()),
+                    tls_cert_key: Some("/k".into()),
+                    ..Nbd::default()
+                },
+                "-object tls-creds-x509,id=tls0,endpoint=client,dir=DIR",
+            ),
+        ] {
+            config.nbd = Some(nbd);
+            let Ok(Found::Nbd(options, Some(_))) = exported(&address, Some(&config)) else {
+                panic!()
+            };
+            let options: Vec<String> = options.iter().map(|both| both.join(" ")).collect();
+            assert_eq!((options.len(), &*options[0]), (5, first));
+            assert!(options[3].ends_with(",tls-creds=tls0"), "{options:?}");
+        }
         let relative = absolute(NbdAddress::Unix("x".into())).unwrap();
         assert!(matches!(relative, NbdAddress::Unix(path) if path.is_absolute()));
     }

@@ -385,7 +385,7 @@ fn with_file(world: &World, listen: &str) -> String {
 }
 
 /// QEMU's block layer, which connects again when its connection ends.
-struct Guest {
+pub(crate) struct Guest {
     process: Child,
     stdin: ChildStdin,
     stdout: ChildStdout,
@@ -393,9 +393,14 @@ struct Guest {
 
 impl Guest {
     fn new(server: &str) -> Self {
-        let options = format!("driver=nbd,{server},export=data,reconnect-delay=60");
+        Self::with(server, &[])
+    }
+
+    /// The same, with more options of QEMU's.
+    pub(crate) fn with(server: &str, options: &[&str]) -> Self {
+        let image = format!("driver=nbd,{server},export=data,reconnect-delay=60");
         let mut command = Rig::locate().unwrap().qemu("qemu-io").command();
-        command.args(["--image-opts", &options]);
+        command.args(options).args(["--image-opts", &image]);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut guest = Self {
@@ -425,12 +430,12 @@ impl Guest {
     }
 
     /// Has it do something, and waits for the prompt: it loses lines that come together.
-    fn ask(&mut self, request: &str) -> String {
+    pub(crate) fn ask(&mut self, request: &str) -> String {
         writeln!(self.stdin, "{request}").unwrap();
         self.said()
     }
 
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         writeln!(self.stdin, "quit").unwrap();
         assert!(wait(&mut self.process).success());
     }

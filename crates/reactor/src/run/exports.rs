@@ -1,10 +1,11 @@
 //! NBD clients: what they can choose, and their controllers.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use engine::ControllerSlot;
 use port::time::Time;
-use transport::nbd::{Arrival, Client, End, offer};
+use transport::nbd::{Arrival, Client, End, Tls, offer};
 use transport::nvme_tcp::Proof;
 
 use super::Reactor;
@@ -20,6 +21,13 @@ impl Reactor {
     fn exports_mut(&mut self, index: usize) -> Option<&mut Exports> {
         let hosted = self.hosted.get_mut(index).and_then(Option::as_mut);
         hosted.and_then(Hosted::exports_mut)
+    }
+
+    /// Has clients that come from now on use this TLS.
+    pub(super) fn set_nbd_tls(&mut self, index: usize, tls: Arc<Tls>) {
+        if let Some(exports) = self.exports_mut(index) {
+            exports.set_tls(tls);
+        }
     }
 
     /// Greets connections that were accepted, and has those that have chosen be clients.
@@ -85,7 +93,7 @@ impl Reactor {
             export: Some(arrival.export().to_owned()),
             address: from,
             proof: Proof::default(),
-            is_secured: false,
+            is_secured: arrival.is_secured(),
             io_queues: transport::nbd::QUEUES,
             keep_alive_ms: 0,
             connected: now,

@@ -492,6 +492,10 @@ impl Reactor {
                 self.set_access(slot.0, access, tls);
                 answer.send(());
             }
+            Message::SetNbdTls(slot, tls, answer) => {
+                self.set_nbd_tls(slot.0, tls);
+                answer.send(());
+            }
             Message::Request(slot, request, answer) => {
                 let engine = &mut self.engine;
                 self.subsystems.request(engine, slot, request, answer);

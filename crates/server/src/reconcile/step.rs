@@ -84,6 +84,8 @@ pub(crate) enum Step {
     Move(ControllerId, Vec<usize>),
     /// Allow these hosts, with the secrets that their files have now.
     Allow(Vec<Host>),
+    /// Read the files of TLS of the controller again, for NBD clients that come from now on.
+    Renew(ControllerId),
     /// Change the log filter or format.
     Log(Box<Log>),
 }
@@ -99,7 +101,7 @@ impl Step {
             | Step::Detach(namespace, _)
             | Step::Resize(namespace, _) => namespace.clone().into(),
             Step::Retune(medium, _) => medium.clone().into(),
-            Step::Move(controller, _) => controller.clone().into(),
+            Step::Move(controller, _) | Step::Renew(controller) => controller.clone().into(),
             Step::Allow(_) => ObjectId::Hosts,
             Step::Log(_) => ObjectId::Log,
         }
@@ -118,6 +120,7 @@ impl Step {
             | Step::Retune(..)
             | Step::Resize(..)
             | Step::Allow(_)
+            | Step::Renew(_)
             | Step::Log(_) => (What::Changed, self.id()),
         }
     }
@@ -144,6 +147,7 @@ impl From<&Planned> for PlannedStep {
             | Step::Resize(..)
             | Step::Move(..)
             | Step::Allow(_)
+            | Step::Renew(_)
             | Step::Log(_) => (StepAction::Change, None),
         };
         let id = planned.step.id();

@@ -198,7 +198,7 @@ impl State {
     }
 
     /// The thread that does handshakes: it ends when all that may need it have.
-    fn handshakes(&mut self) -> anyhow::Result<Handshakes> {
+    pub(super) fn handshakes(&mut self) -> anyhow::Result<Handshakes> {
         if let Some(handshakes) = &self.handshakes {
             return Ok(handshakes.clone());
         }

@@ -1,9 +1,9 @@
-//! Which hosts and drives of a configuration need TLS.
+//! Which hosts, clients and drives of a configuration need TLS.
 
 use std::collections::BTreeMap;
 use std::io;
 
-use api::config::{Backing, Concatenation, Config, Controller, Host};
+use api::config::{Backing, Concatenation, Config, Controller, Host, Nbd};
 use transport::nvme_tcp::{Channel, tls_available};
 
 /// Hosts of a controller that come through TLS, each with the way to its key.
@@ -29,7 +29,9 @@ pub fn check_tls(config: &Config) -> io::Result<()> {
     };
     let mut media = config.media.iter().map(|medium| &medium.backing);
     let is_remote = |backing: &Backing| matches!(backing, Backing::Drive(drive) if drive.tls_key.is_some() || drive.concat);
-    if over_tcp.any(is_secured) || media.any(is_remote) {
+    let mut controllers = config.controller.iter();
+    let over_nbd = controllers.any(|it| it.nbd.as_ref().is_some_and(Nbd::has_tls));
+    if over_nbd || over_tcp.any(is_secured) || media.any(is_remote) {
         return tls_available();
     }
     Ok(())

@@ -146,7 +146,7 @@ struct State {
     powers: Option<Powers>,
     /// Keys of TLS that hosts have made.
     generated: GeneratedKeys,
-    /// The thread that does handshakes of TLS, once a host has a key.
+    /// The thread that does handshakes of TLS, once one may come.
     handshakes: Option<Handshakes>,
     /// The process that replaces this one when it dies.
     holder: Option<Arc<Holder>>,

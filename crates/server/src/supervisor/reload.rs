@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use api::config::{self, Config, Host, Namespace};
+use api::config::{self, Config, Controller, Host, Namespace, Nbd};
 use api::{FieldProblem, PlannedStep, Refusal, Reload, ReloadRequest};
 use machine::files::read_text;
 
 use super::{State, Supervisor};
 use crate::reconcile::id::{ControllerId, Identified as _, NamespaceId, ObjectId};
-use crate::reconcile::inventory::Objects;
+use crate::reconcile::inventory::{Objects, find};
 use crate::reconcile::merge::{Merged, merge};
 use crate::reconcile::step::{Planned, Step};
 use crate::reconcile::unfinished::Unfinished;
@@ -169,6 +169,22 @@ fn allowance(served: &Config, file: &Config) -> Option<Planned> {
     })
 }
 
+/// The steps that read the files of TLS of NBD clients again, which may differ: those of
+/// controllers that stay.
+fn renewals(served: &Config, file: &Config) -> Vec<Planned> {
+    let stays = |controller: &&Controller| {
+        let in_file = find(&file.controller, &controller.name);
+        in_file.is_some_and(|it| it.nbd == controller.nbd && it.listen == controller.listen)
+    };
+    let has_tls = |controller: &&Controller| controller.nbd.as_ref().is_some_and(Nbd::has_tls);
+    let kept = served.controller.iter().filter(has_tls).filter(stays);
+    kept.map(|controller| Planned {
+        step: Step::Renew(ControllerId::new(&controller.name)),
+        detail: "files of TLS are read again".to_owned(),
+    })
+    .collect()
+}
+
 /// The plan, as the client gets it.
 fn told(decided: &Decided, dry_run: bool) -> Reload {
     let restart = reconcile::needs_restart(&decided.source.read, &decided.file);
@@ -268,6 +284,7 @@ impl State {
         refuse_other_names(&self.config, &file, &plan)?;
         // what the other steps create is for the hosts of the file
         plan.steps.splice(0..0, allowance(&self.config, &file));
+        plan.steps.extend(renewals(&self.config, &file));
         if source.read.log != file.log {
             plan.steps.push(Planned {
                 step: Step::Log(Box::new(file.log.clone())),

@@ -198,6 +198,7 @@ impl State {
                 self.move_queues(name, &reactors, None)
             }
             Step::Allow(hosts) => self.allow(hosts).map_err(refused),
+            Step::Renew(controller) => self.renew_tls(controller.as_str()).map_err(refused),
             Step::Log(_) | Step::Delete(ObjectId::Hosts | ObjectId::Log) => Ok(()),
         }
     }

@@ -247,7 +247,7 @@ impl Up {
             }
             Listen::Nbd(address) => {
                 let at = at_utf8(address)?;
-                let mut text = format!("for a client: {}\n", nbd::uri(at, &self.name));
+                let mut text = format!("for a client: {}\n", nbd::uri(at, &self.name, false));
                 for line in nbd::lines(at, &self.name) {
                     text.push_str(&format!("  {line}\n"));
                 }

@@ -12,13 +12,16 @@ use std::sync::Arc;
 use controller::ControllerConfig;
 use engine::{ControllerSlot, SubsystemSlot};
 use port::time::Time;
-use transport::nbd::{Arrival, End, Newcomer, Offers, Progress};
+use transport::nbd::{Arrival, End, Newcomer, Offers, Progress, Tls};
 
 use super::entrance::{Caller, Callers, Entrance, Roster};
 use crate::answer::Answer;
 use crate::message::{NbdListener, NbdListening};
 use crate::poller::{Interest, Poller};
 use crate::presence::Presence;
+
+/// Refusals for a key or a certificate: another key, none of that name, no certificate.
+const KEYLESS: [&str; 3] = ["tls-key", "tls-identity", "tls-certificate"];
 
 /// A connection that has chosen no export, and where it comes from.
 #[derive(Debug)]
@@ -40,7 +43,7 @@ impl Caller for Connection {
     }
 
     fn rank(&self) -> u8 {
-        u8::from(!self.newcomer.is_silent())
+        u8::from(!self.newcomer.is_silent()) + u8::from(self.newcomer.is_secured())
     }
 }
 
@@ -54,6 +57,8 @@ impl AsFd for Connection {
 #[derive(Debug)]
 pub(crate) struct Exports {
     entrance: Entrance<NbdListener, Callers<Connection>>,
+    /// TLS, where clients come through that.
+    tls: Option<Arc<Tls>>,
     /// Connections that are to be offered something.
     accepted: Vec<(OwnedFd, Option<SocketAddr>)>,
     /// Offers to connections, and the generation of the namespaces that they are of.
@@ -70,10 +75,15 @@ impl Exports {
         listening: NbdListening,
         presence: Arc<Presence>,
     ) -> io::Result<Self> {
-        let NbdListening { listener, clients } = listening;
+        let NbdListening {
+            listener,
+            clients,
+            tls,
+        } = listening;
         let (at, socket) = ((slot, subsystem), (listener, clients));
         Ok(Exports {
             entrance: Entrance::new(template, at, socket, presence)?,
+            tls,
             accepted: Vec::new(),
             offers: (None, Arc::default()),
             arrivals: VecDeque::new(),
@@ -121,10 +131,25 @@ impl Exports {
         self.offers = (Some(generation), Arc::new(offers));
     }
 
+    /// Has connections that are greeted from now on use this TLS. Those that have chosen nothing
+    /// were greeted with the former one: they begin again.
+    pub(crate) fn set_tls(&mut self, tls: Arc<Tls>) {
+        self.tls = Some(tls);
+        self.entrance.callers.retain(|_| false);
+    }
+
     /// Offers the namespaces to connections that were accepted.
     pub(crate) fn greet(&mut self, now: Time) {
         for (stream, from) in std::mem::take(&mut self.accepted) {
-            let newcomer = match Newcomer::new(stream, self.offers.1.clone(), now) {
+            let offers = self.offers.1.clone();
+            let newcomer = match &self.tls {
+                None => Newcomer::new(stream, offers, now),
+                Some(tls) => {
+                    let address = from.map(|from| from.ip());
+                    Newcomer::with_tls(stream, offers, tls.clone(), address, now)
+                }
+            };
+            let newcomer = match newcomer {
                 Ok(newcomer) => newcomer,
                 Err(error) => {
                     tracing::debug!(
@@ -161,12 +186,19 @@ impl Exports {
                 return false;
             }
             Progress::Ended(end) => {
-                tracing::debug!(
-                    controller = self.roster().name(),
-                    "a connection ended: {end}"
-                );
-                self.roster_mut().counts_mut().refuse(end.name());
-                self.entrance.callers.remove(number);
+                let ended = self.entrance.callers.remove(number);
+                self.end(&end, ended.as_ref(), now);
+            }
+            Progress::Moves => {
+                if let Some(Connection { newcomer, from }) = self.entrance.callers.remove(number) {
+                    match newcomer.go_on(now) {
+                        Ok(newcomer) => {
+                            let caller = Connection { newcomer, from };
+                            self.entrance.callers.insert(number, caller);
+                        }
+                        Err(end) => self.end(&end, None, now),
+                    }
+                }
             }
             Progress::Chosen => {
                 let chosen = self.entrance.callers.remove(number);
@@ -175,6 +207,23 @@ impl Exports {
             }
         }
         true
+    }
+
+    /// A connection has ended that had not chosen. The log tells of those that lack a key.
+    fn end(&mut self, end: &End, ended: Option<&Connection>, now: Time) {
+        let roster = self.roster_mut();
+        tracing::debug!(controller = roster.name(), "a connection ended: {end}");
+        roster.counts_mut().refuse(end.name());
+        if KEYLESS.contains(&end.name()) && roster.tells_of_host(now) {
+            let from = ended.and_then(|ended| ended.from);
+            let offered = ended.and_then(|ended| ended.newcomer.offered());
+            tracing::warn!(
+                controller = roster.name(),
+                user = offered,
+                from = from.map(tracing::field::display),
+                "an NBD client is refused: {end}"
+            );
+        }
     }
 
     /// A client is refused that has chosen: there are too many.

@@ -23,6 +23,7 @@ fn exports(listener: NbdListener) -> Exports {
     let listening = NbdListening {
         listener,
         clients: 1,
+        tls: None,
     };
     let presence = Arc::new(Presence::new(|_, _| ()));
     let (slot, subsystem) = (ControllerSlot(0), SubsystemSlot(0));

@@ -134,7 +134,7 @@ impl Model {
                     .clone_from(reactors);
                 Ok(())
             }
-            Step::Allow(_) | Step::Log(_) => Ok(()),
+            Step::Allow(_) | Step::Renew(_) | Step::Log(_) => Ok(()),
         }
     }
 

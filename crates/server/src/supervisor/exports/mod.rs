@@ -7,14 +7,20 @@
 
 #[cfg(test)]
 mod tests;
+mod tls;
 
+use std::sync::Arc;
+
+use anyhow::Context;
 use api::Protocol;
 use api::config::{Controller, NbdAddress};
 use engine::SubsystemSlot;
 use reactor::message::{NbdListener, NbdListening, Way};
+use transport::nbd::Tls;
 
 use super::State;
 use super::network::unix_listener;
+use crate::reconcile::inventory::find;
 
 impl State {
     /// Serves a controller whose hosts are NBD clients.
@@ -50,10 +56,11 @@ impl State {
     /// A listening socket for NBD clients; on a UNIX socket also its file, which is to be kept as
     /// long as the controller is served.
     fn nbd_listening(
-        &self,
+        &mut self,
         config: &Controller,
         address: &NbdAddress,
     ) -> anyhow::Result<(Way, Option<vfio_user::Listener>)> {
+        let tls = self.nbd_tls(config)?;
         let (listener, socket) = match address {
             NbdAddress::Tcp(address) => (NbdListener::Tcp(self.listener(config, *address)?), None),
             NbdAddress::Unix(path) => {
@@ -62,6 +69,40 @@ impl State {
             }
         };
         let clients = config.nbd.clone().unwrap_or_default().clients.into();
-        Ok((Way::Nbd(NbdListening { listener, clients }), socket))
+        let listening = NbdListening {
+            listener,
+            clients,
+            tls,
+        };
+        Ok((Way::Nbd(listening), socket))
+    }
+
+    /// TLS of a controller, where its clients come through that, with what its files have now.
+    fn nbd_tls(&mut self, config: &Controller) -> anyhow::Result<Option<Arc<Tls>>> {
+        let nbd = config.nbd.clone().unwrap_or_default();
+        if !nbd.has_tls() {
+            return Ok(None);
+        }
+        let handshakes = self.handshakes()?;
+        let tls = tls::tls(&nbd, handshakes);
+        let tls = tls.with_context(|| format!("TLS of controller {}", config.name))?;
+        Ok(Some(Arc::new(tls)))
+    }
+
+    /// Reads the files of TLS of a served controller again, for clients that come from now on.
+    ///
+    /// # Errors
+    /// Nothing is changed where a file cannot be used.
+    pub(in crate::supervisor) fn renew_tls(&mut self, name: &str) -> anyhow::Result<()> {
+        let Some(config) = find(&self.config.controller, name).cloned() else {
+            return Ok(());
+        };
+        let tls = self.nbd_tls(&config)?;
+        let mut served = self.controllers.iter();
+        let served = served.find(|served| served.name == name);
+        if let (Some(tls), Some(served)) = (tls, served) {
+            self.reactors[served.reactor].set_nbd_tls(served.slot, tls)?;
+        }
+        Ok(())
     }
 }
