@@ -132,7 +132,7 @@ pub(super) fn of_namespaces(inventory: &Inventory) -> Table {
         ("export", Align::Left),
         ("address", Align::Left),
         ("cntlid", Align::Right),
-        ("tls", Align::Left),
+        ("TLS", Align::Left),
         ("connected", Align::Right),
     ]);
     for controller in &inventory.controllers {
@@ -239,7 +239,7 @@ mod tests {
                 "export",
                 "address",
                 "cntlid",
-                "tls",
+                "TLS",
                 "connected",
             ],
             vec!["images", "NBD", "root", "unix", "0x100", "-", "61s"],
