@@ -70,8 +70,8 @@ impl Nbd {
         }
     }
 
-    /// Files of TLS.
-    fn tls_files(&self) -> [(&'static str, Option<&Path>); 4] {
+    /// Files of TLS, by their keys, where they are written.
+    pub fn tls_files(&self) -> [(&'static str, Option<&Path>); 4] {
         [
             ("tls_cert", self.tls_cert.as_deref()),
             ("tls_cert_key", self.tls_cert_key.as_deref()),

@@ -167,6 +167,54 @@ mod tests {
     }
 
     #[test]
+    fn tls_that_authenticates_is_served_to_other_machines() {
+        const CERT: &str = "tls_cert = \"/c\", tls_cert_key = \"/k\"";
+        let outside = |keys: &str| problems("nbd:0.0.0.0:1", &format!("nbd = {{ {keys} }}"));
+        assert_eq!(outside("tls_psk = \"/p\""), [""; 0]);
+        let demands = format!("{CERT}, tls_client_ca = \"/a\"");
+        assert_eq!(outside(&demands), [""; 0]);
+        assert_eq!(outside(&format!("{demands}, tls_psk = \"/p\"")), [""; 0]);
+        let found = outside(CERT);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].contains("not authenticated: write tls_client_ca"),
+            "{found:?}"
+        );
+        assert_eq!(outside(&format!("{CERT}, allow_anonymous = true")), [""; 0]);
+        assert_eq!(problems(UNIX, &format!("nbd = {{ {CERT} }}")), [""; 0]);
+    }
+
+    #[test]
+    fn keys_of_tls_that_lack_another_one_are_refused() {
+        for (keys, says) in [
+            (
+                "tls_cert = \"/c\"",
+                "tls_cert: a certificate has a private key: write tls_cert_key",
+            ),
+            (
+                "tls_cert_key = \"/k\"",
+                "tls_cert_key: a private key is that of a certificate: write tls_cert",
+            ),
+            (
+                "tls_client_ca = \"/a\"",
+                "tls_client_ca: clients show certificates only to a server that has one: write tls_cert",
+            ),
+            (
+                "tls_cert = \"/c\", tls_cert_key = \"/k\", tls_psk = \"/p\"",
+                "tls_psk: with tls_cert and without tls_client_ca",
+            ),
+            ("tls_psk = \"\"", "tls_psk = \"\": write the path"),
+        ] {
+            let found = problems(UNIX, &format!("nbd = {{ {keys} }}"));
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(
+                found[0].starts_with("controller c: nbd: ") && found[0].contains(says),
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
     fn an_address_is_used_once_whatever_its_protocol() {
         let twice = |first: &str, second: &str| {
             let more = format!("[[controller]]\nname = \"d\"\nlisten = \"{second}\"");

@@ -1,12 +1,15 @@
 //! Checks of the machine against a configuration: CPUs of reactors, drives, folders of sockets,
-//! memory and descriptors.
+//! files of TLS, memory and descriptors.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::Path;
 
+use anyhow::Context as _;
 use api::config::{Config, Controller, Listen, Medium, Mode, Nbd, NbdAddress};
 use driver::bus::place::Place;
+use machine::files::read_text;
+use machine::secret;
 use machine::topology::Topology;
 use rustix::fs::{Access, AtFlags, CWD};
 use terminal::units;
@@ -33,6 +36,9 @@ const FRONT_END_REGIONS: u64 = 509;
 /// Maximum number of NBD connections that have not chosen an export.
 const NBD_NEWCOMERS: u64 = 512;
 
+/// Bytes of a file of TLS that are read at most.
+const TLS_LEN: usize = 1 << 20;
+
 /// Memory that a drive locks for itself.
 const DRIVE_MEMORY: u64 = media::drive::MEMORY_LEN as u64;
 
@@ -55,6 +61,7 @@ pub(super) fn all(config: &Config, machine: &Snapshot, topology: &Topology) -> V
     checks.extend(memory(config, topology));
     checks.extend(memory_of_clients(config, topology));
     folders(config, &mut checks);
+    tls_files(config, &mut checks);
     ports(config, &mut checks);
     checks
 }
@@ -320,6 +327,28 @@ fn folders(config: &Config, checks: &mut Vec<Check>) {
     }
 }
 
+/// Checks the files of TLS of NBD clients. Credentials are those of the server's unit.
+fn tls_files(config: &Config, checks: &mut Vec<Check>) {
+    for controller in &config.controller {
+        let files = controller.nbd.iter().flat_map(Nbd::tls_files);
+        for (key, path) in files.filter_map(|(key, path)| Some((key, path?))) {
+            let read = match key {
+                _ if path.to_string_lossy().starts_with("credential:") => continue,
+                "tls_cert_key" | "tls_psk" => secret::read_up_to(path, TLS_LEN).map(drop),
+                _ => read_text(path, TLS_LEN as u64)
+                    .map(drop)
+                    .with_context(|| format!("{}", path.display())),
+            };
+            if let Err(error) = read {
+                let what = format!("controller {}", controller.name);
+                let advice =
+                    "write another file, or change this one: the server does not start with it";
+                checks.push(good(what, format!("{key}: {error:#}")).but(Level::Problem, advice));
+            }
+        }
+    }
+}
+
 /// Whether this process may create files in a folder.
 fn is_writable(folder: &Path) -> bool {
     let wanted = Access::WRITE_OK | Access::EXEC_OK;
@@ -328,6 +357,9 @@ fn is_writable(folder: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use api::config::from_toml;
 
     use super::super::checks::tests::machine;
@@ -453,6 +485,27 @@ mod tests {
         let nowhere = text.replace("/tmp/", "/nowhere/");
         let found = amiss(&nowhere, |_| {});
         assert_eq!(found, [("controller c".to_owned(), Level::Problem)]);
+    }
+
+    #[test]
+    fn files_of_tls_are_there_and_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys.psk");
+        let config = |path: &str| {
+            format!(
+                "[[controller]]\nname = \"c\"\nlisten = \"nbd:/tmp/c.sock\"\nnbd = {{ tls_psk = \"{path}\" }}\n"
+            )
+        };
+        let found = |path: &str| amiss(&config(path), |m| m.descriptors = Some(4096));
+        let shown = path.display().to_string();
+        let problem = [("controller c".to_owned(), Level::Problem)];
+        assert_eq!(found(&shown), problem);
+        std::fs::write(&path, "x").unwrap();
+        for (mode, expected) in [(0o644, &problem[..]), (0o600, &[])] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(found(&shown), expected, "{mode:o}");
+        }
+        assert_eq!(found("credential:keys"), []);
     }
 
     #[test]
