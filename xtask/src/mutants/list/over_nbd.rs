@@ -13,7 +13,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "nbd-consent",
         guard: "an address that other machines reach needs consent",
         file: "crates/api/src/config/over_nbd.rs",
-        from: "nbd.allow_anonymous || is_loopback",
+        from: "nbd.allow_anonymous || is_safe",
         to: "true",
         test: unit(
             "api",
