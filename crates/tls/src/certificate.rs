@@ -2,8 +2,9 @@
 
 use std::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 use std::io;
+use std::sync::Arc;
 
-use crate::context::Context;
+use crate::context::{Context, Lookup, Server};
 use crate::library::{Library, RawCertificate};
 
 // Constants of <openssl/ssl.h>, <openssl/pemerr.h> and <openssl/err.h>.
@@ -113,13 +114,34 @@ fn certificates(library: &'static Library, text: &[u8]) -> io::Result<Vec<Parsed
     }
 }
 
+impl Server {
+    /// A side that has a certificate, and finds the keys of clients that offer one where there is
+    /// `lookup`.
+    ///
+    /// # Errors
+    /// The system has no OpenSSL 3. A text of the certificate is none, or they do not belong
+    /// together.
+    pub fn with_certificate(
+        certificate: &Certificate<'_>,
+        lookup: Option<Lookup>,
+    ) -> io::Result<Self> {
+        let context = Context::new(true)?;
+        context.certify(certificate)?;
+        Ok(Self {
+            context: Arc::new(context),
+            lookup,
+            has_certificate: true,
+        })
+    }
+}
+
 impl Context {
     /// Has a server show this certificate, and demand those of its clients where it is to. Before
     /// the first session.
     ///
     /// # Errors
     /// A text has no certificate or no key, or they do not belong together.
-    pub(crate) fn certify(&self, certificate: &Certificate<'_>) -> io::Result<()> {
+    fn certify(&self, certificate: &Certificate<'_>) -> io::Result<()> {
         let named = |what: &str, error: io::Error| io::Error::other(format!("{what}: {error}"));
         self.show(certificate.chain)
             .map_err(|error| named("the certificate", error))?;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
-use crate::certificate::Certificate;
 use crate::hello::{Offer, offers};
 use crate::library::{Library, RawContext, RawKey, RawSession, library};
 
@@ -207,9 +206,9 @@ impl Context {
 #[derive(Clone)]
 pub struct Server {
     pub(crate) context: Arc<Context>,
-    lookup: Option<Lookup>,
+    pub(crate) lookup: Option<Lookup>,
     /// Clients without a key may come.
-    has_certificate: bool,
+    pub(crate) has_certificate: bool,
 }
 
 impl Server {
@@ -223,25 +222,6 @@ impl Server {
             context,
             lookup: Some(lookup),
             has_certificate: false,
-        })
-    }
-
-    /// A side that has a certificate, and finds the keys of clients that offer one where there is
-    /// `lookup`.
-    ///
-    /// # Errors
-    /// The system has no OpenSSL 3. A text of the certificate is none, or they do not belong
-    /// together.
-    pub fn with_certificate(
-        certificate: &Certificate<'_>,
-        lookup: Option<Lookup>,
-    ) -> io::Result<Self> {
-        let context = Context::new(true)?;
-        context.certify(certificate)?;
-        Ok(Self {
-            context: Arc::new(context),
-            lookup,
-            has_certificate: true,
         })
     }
 

@@ -315,6 +315,7 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ),
     ("tests-vhost-front", &["guest-rig"]),
     ("tests-vm", &["guest-rig"]),
+    ("tls", &["guest-rig"]),
     (
         "nvmirage",
         &[

@@ -33,6 +33,8 @@ mod work;
 
 use std::io;
 
+pub use ::tls::Certificate;
+
 pub use self::client::{Client, Polled};
 pub use self::counters::Counters;
 pub use self::end::End;
@@ -40,7 +42,6 @@ pub use self::newcomer::{Arrival, Newcomer, Progress};
 pub use self::offer::{Offer, Offers, offer};
 pub use self::tls::Tls;
 pub use self::users::{USERS_LEN, Users, UsersError};
-pub use ::tls::Certificate;
 
 /// Entries of the I/O queue of a client's controller. Its configuration must have them.
 pub const QUEUE_DEPTH: u16 = 512;

@@ -66,7 +66,7 @@ enum Next {
 /// A handshake that is to come.
 #[derive(Clone, Copy, Debug)]
 enum Hello {
-    /// Nothing of it has come.
+    /// None of it has come.
     None,
     /// It is not whole, or has no place: when it looks again.
     Waits(Time),

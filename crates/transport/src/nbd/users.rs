@@ -1,5 +1,5 @@
-//! Names of users and their pre-shared keys, as GnuTLS reads them (`psktool`): `NAME:KEY` lines, with
-//! the key in hexadecimal.
+//! Names of users and their pre-shared keys, as GnuTLS reads them (`psktool`): `NAME:KEY` lines,
+//! with the key in hexadecimal.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
