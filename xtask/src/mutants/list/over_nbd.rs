@@ -295,7 +295,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "nbd-left",
         guard: "a client that has left is noticed while its bytes wait",
         file: "crates/transport/src/nbd/client.rs",
-        from: "if has_left(&self.fd) {",
+        from: "if has_left(&self.stream) {",
         to: "if false {",
         test: client("nbd::a_client_that_has_left_is_noticed_while_it_is_not_read"),
     },

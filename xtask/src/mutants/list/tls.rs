@@ -184,7 +184,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
-        name: "nbd-tls-required",
+        name: "nbd-tls-forced",
         guard: "nothing is served in clear where clients come through TLS",
         file: "crates/transport/src/nbd/newcomer.rs",
         from: "Some(_) => nbd::Tls::Required,",
