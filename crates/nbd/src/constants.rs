@@ -30,6 +30,18 @@ pub(crate) const BASE: &str = "base:";
 /// Identifier of [`BASE_ALLOCATION`] in the transmission phase.
 pub(crate) const BASE_ALLOCATION_ID: u32 = 1;
 
+/// Status of an extent in the metadata context `base:allocation` (`NBD_STATE_*`).
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct ExtentState {
+    /// The bytes have no space in the storage.
+    pub hole: bool,
+    /// The bytes read as zero.
+    pub zero: bool,
+    #[bits(30)]
+    __: u32,
+}
+
 /// Flags of a client (`NBD_FLAG_C_*`).
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
@@ -95,6 +107,8 @@ pub(crate) struct ChunkType(pub u16);
 impl ChunkType {
     pub(crate) const NONE: Self = Self(0);
     pub(crate) const OFFSET_DATA: Self = Self(1);
+    pub(crate) const BLOCK_STATUS: Self = Self(5);
+    pub(crate) const BLOCK_STATUS_EXT: Self = Self(6);
     pub(crate) const ERROR: Self = Self(0x8001);
     pub(crate) const ERROR_OFFSET: Self = Self(0x8002);
 }

@@ -29,11 +29,11 @@ mod negotiation;
 mod reply;
 mod request;
 
-pub use self::constants::{Command, CommandFlags, Errno, TransmissionFlags};
+pub use self::constants::{Command, CommandFlags, Errno, ExtentState, TransmissionFlags};
 pub use self::export::{BlockSizes, Export};
 pub use self::fault::Fault;
 pub use self::negotiation::{
     Agreed, MAX_ANSWER, MAX_OPTION, MAX_OPTIONS, MAX_SKIPPED, Negotiation, Outcome, Tls,
 };
-pub use self::reply::{Head, Reply, Style};
+pub use self::reply::{Extent, Head, Reply, Style};
 pub use self::request::{EXTENDED_REQUEST_LEN, MAX_PAYLOAD, REQUEST_LEN, Request};

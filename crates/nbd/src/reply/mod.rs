@@ -5,7 +5,8 @@ use arrayvec::ArrayVec;
 use crate::Errno;
 use crate::bytes::cut;
 use crate::constants::{
-    ChunkType, EXTENDED_REPLY_MAGIC, REPLY_FLAG_DONE, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC,
+    BASE_ALLOCATION_ID, ChunkType, EXTENDED_REPLY_MAGIC, ExtentState, REPLY_FLAG_DONE,
+    SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC,
 };
 
 /// Room for the bytes of a reply without its data.
@@ -14,6 +15,12 @@ const HEAD_LEN: usize = 128;
 const ERROR_LEN: usize = 4 + 2 + 8;
 /// Longest message of an error chunk: what an extended header leaves.
 const MAX_MESSAGE: usize = HEAD_LEN - 32 - ERROR_LEN;
+
+/// Bytes of the longest descriptor of an extent.
+const EXTENT_LEN: usize = 16;
+
+/// The bytes of a descriptor of an extent.
+pub type Extent = ArrayVec<u8, EXTENT_LEN>;
 
 /// The bytes of a reply without its data.
 pub type Head = ArrayVec<u8, HEAD_LEN>;
@@ -27,6 +34,37 @@ pub enum Style {
     Structured,
     /// Chunks of 32 bytes and their payload.
     Extended,
+}
+
+impl Style {
+    /// Bytes of the descriptor of an extent.
+    #[must_use]
+    pub const fn extent_len(self) -> u32 {
+        match self {
+            Self::Simple | Self::Structured => 8,
+            Self::Extended => 16,
+        }
+    }
+
+    /// The descriptor of an extent of `len` bytes: at least one, and below 2^32 without extended
+    /// headers.
+    ///
+    /// # Panics
+    /// The extent is too long.
+    #[must_use]
+    pub fn extent(self, len: u64, state: ExtentState) -> Extent {
+        debug_assert!(len > 0, "an extent is not empty");
+        let mut extent = Extent::new();
+        if self == Self::Extended {
+            extent.extend(len.to_be_bytes());
+            extent.extend(u64::from(state.into_bits()).to_be_bytes());
+        } else {
+            let len = u32::try_from(len).expect("no request without extended headers is longer");
+            extent.extend(len.to_be_bytes());
+            extent.extend(state.into_bits().to_be_bytes());
+        }
+        extent
+    }
 }
 
 /// The replies to one request.
@@ -98,6 +136,32 @@ impl Reply {
             .expect("callers bound the data of a reply far below 4 GiB");
         let mut head = self.chunk(ChunkType::OFFSET_DATA, last, payload);
         add(&mut head, &at.to_be_bytes());
+        head
+    }
+
+    /// The whole reply to a Block Status request, before its `extents` descriptors, at least one
+    /// ([`Style::extent`]). The style is not simple: such a client has no metadata context.
+    ///
+    /// # Panics
+    /// A chunk would be longer than 2^32 - 1 bytes.
+    #[must_use]
+    pub fn block_status(&self, extents: u32) -> Head {
+        debug_assert!(extents > 0, "a reply has an extent");
+        debug_assert_ne!(self.style, Style::Simple, "a simple reply has no chunk");
+        let is_extended = self.style == Style::Extended;
+        let (chunk_type, fixed) = if is_extended {
+            (ChunkType::BLOCK_STATUS_EXT, 8)
+        } else {
+            (ChunkType::BLOCK_STATUS, 4)
+        };
+        let len = extents.checked_mul(self.style.extent_len());
+        let payload = len.and_then(|len| len.checked_add(fixed));
+        let payload = payload.expect("callers bound the extents of a reply to a few thousand");
+        let mut head = self.chunk(chunk_type, true, payload);
+        add(&mut head, &BASE_ALLOCATION_ID.to_be_bytes());
+        if is_extended {
+            add(&mut head, &extents.to_be_bytes());
+        }
         head
     }
 

@@ -99,3 +99,39 @@ fn a_message_is_cut_between_characters() {
     }
     assert!(reply(Style::Structured).failed(Errno::IO, None, "").len() == 26);
 }
+
+/// Layouts of `NBD_REPLY_TYPE_BLOCK_STATUS` (5) and `NBD_REPLY_TYPE_BLOCK_STATUS_EXT` (6).
+#[test]
+fn extents_lie_behind_the_context() {
+    let head = reply(Style::Structured).block_status(2);
+    let context = [0, 0, 0, 1];
+    let expected = [
+        &chunk(Style::Structured, 1, [0, 5], 4 + 2 * 8)[..],
+        &context,
+    ];
+    assert_eq!(head[..], expected.concat());
+    let head = reply(Style::Extended).block_status(2);
+    let expected = [
+        &chunk(Style::Extended, 1, [0, 6], 8 + 2 * 16)[..],
+        &context,
+        &[0, 0, 0, 2],
+    ];
+    assert_eq!(head[..], expected.concat());
+}
+
+#[test]
+fn an_extent_is_its_length_and_its_state() {
+    let hole = ExtentState::new().with_hole(true).with_zero(true);
+    let extent = Style::Structured.extent(0x0102_0304, hole);
+    assert_eq!(extent[..], [1, 2, 3, 4, 0, 0, 0, 3]);
+    let extent = Style::Structured.extent(512, ExtentState::new());
+    assert_eq!(extent[..], [0, 0, 2, 0, 0, 0, 0, 0]);
+    let extent = Style::Extended.extent(0x0102_0304_0506_0708, ExtentState::new().with_zero(true));
+    let state = [0, 0, 0, 0, 0, 0, 0, 2];
+    assert_eq!(extent[..], [&COOKIE[..], &state].concat());
+    assert_eq!(ExtentState::new().with_hole(true).into_bits(), 1);
+    for style in CHUNKS {
+        let len = style.extent(1, hole).len();
+        assert_eq!(len, style.extent_len() as usize);
+    }
+}
