@@ -57,6 +57,7 @@ pub use own::PAGE;
 pub use own::huge::{HUGE_PAGE_LEN, HugePages};
 pub use own::state::{Area, OpenError, StateError, StateFile, ordered};
 pub use signals::survive_file_size_limit;
+pub use store::allocated::Run;
 pub use store::pieces::Pieces;
 pub use store::{Store, StorePages};
 pub use sync::claims::{Claim, Claimant, Claims, MAX_CLAIMANTS};

@@ -6,6 +6,7 @@
 //! share bytes apart ([`crate::sync::claims`]). No reference to the bytes is ever created, so a
 //! race could only produce a mixture of old and new bytes.
 
+pub mod allocated;
 pub mod pieces;
 mod stream;
 
