@@ -17,6 +17,7 @@ pub(crate) const TRAITS: MediumTraits = MediumTraits {
     optimal_bytes: 4096,
     read_only: false,
     notes: false,
+    allocation: false,
 };
 
 /// A reactor's handle on the null medium.

@@ -468,6 +468,8 @@ pub struct MediumTraits {
     /// Its commands that change something and cannot be repeated have notes
     /// ([`Channel::note`]), by which another process can execute them again.
     pub notes: bool,
+    /// It answers queries for allocated blocks ([`crate::allocation`]).
+    pub allocation: bool,
 }
 
 /// Report of the drive behind a medium: read periodically by the reactor that has the drive, and

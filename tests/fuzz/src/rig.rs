@@ -166,6 +166,7 @@ impl Rig {
                 volatile_cache: true,
                 read_only: false,
                 notes: false,
+                allocation: false,
                 optimal_bytes: 4096,
             },
             restrictions: None,

@@ -398,6 +398,7 @@ fn namespace(part: std::ops::Range<u64>) -> Namespace {
             optimal_bytes: 4096,
             read_only: false,
             notes: false,
+            allocation: false,
         },
         restrictions: None,
         set: None,

@@ -103,6 +103,7 @@ pub const TRAITS: MediumTraits = MediumTraits {
     optimal_bytes: 4096,
     read_only: false,
     notes: false,
+    allocation: false,
 };
 
 #[derive(Clone, Copy, Debug)]

@@ -93,6 +93,8 @@ pub struct Controller {
     held_back: bool,
     /// Its media are another server's: it must not be enabled.
     elsewhere: bool,
+    /// Its host is inside this process.
+    pub(crate) is_inside: bool,
     pub(crate) life: Life,
     flushes: Flushes,
     pub(crate) admin: AdminSide,
@@ -185,6 +187,7 @@ impl Controller {
             started: false,
             held_back: false,
             elsewhere: false,
+            is_inside: false,
             life: Life::new(),
             flushes: Flushes::default(),
             admin: AdminSide::new(subsystem.process()),
@@ -326,6 +329,12 @@ impl Controller {
         }
         self.lost = Some(lost);
         self.news.view_changed();
+    }
+
+    /// Its host is inside this process: I/O queues that it creates from now on accept queries for
+    /// allocated blocks ([`port::allocation`]).
+    pub fn set_inside(&mut self) {
+        self.is_inside = true;
     }
 
     /// Whether no command that was issued before the view with this epoch is in flight.

@@ -203,7 +203,7 @@ impl Queues {
                     namespace.writes.add(1);
                     namespace.write_bytes.add(bytes);
                 }
-                MANAGEMENT_SEND | MANAGEMENT_RECEIVE => {}
+                MANAGEMENT_SEND | MANAGEMENT_RECEIVE | port::allocation::OPCODE => {}
                 NvmOpcode::FLUSH => counters.flushes.add(1),
                 NvmOpcode::VERIFY => {
                     counters.verifies.add(1);

@@ -49,6 +49,7 @@ pub(super) struct Issuer<'t, C, G> {
     pub(super) mdts_bytes: u32,
     pub(super) write_through: bool,
     pub(super) copying: Copying,
+    pub(super) is_inside: bool,
     pub(super) gate: G,
     /// The command that is issued is watched: the time.
     pub(super) clock: Option<fn() -> Time>,
@@ -319,6 +320,9 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         let Some(namespace) = self.namespaces.get(sqe.nsid) else {
             return Err(status);
         };
+        if self.answers(sqe, namespace) {
+            return self.allocation(index, slot, sqe, namespace);
+        }
         let asked = match &namespace.set {
             Some(set) => set.command(sqe, namespace)?,
             None => None,

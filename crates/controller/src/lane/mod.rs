@@ -30,6 +30,7 @@
 
 mod admission;
 mod advance;
+mod allocation;
 mod complete;
 mod control;
 mod doorbells;
@@ -130,6 +131,8 @@ pub struct LaneConfig {
     pub quota: Quota,
     /// Limits of a Copy command.
     pub copying: Copying,
+    /// Whether its host is inside the process, and may send [`port::allocation`] queries.
+    pub is_inside: bool,
     /// Its counters.
     pub counters: Arc<LaneCounters>,
     /// Count of its controller's messages to its lanes.
@@ -169,6 +172,7 @@ pub struct Lane {
     /// Every write is FUA.
     write_through: bool,
     copying: Copying,
+    is_inside: bool,
     queues: Queues,
 }
 
@@ -278,6 +282,7 @@ impl Lane {
             write_through,
             quota,
             copying,
+            is_inside,
             counters,
             mail_count,
             first_name,
@@ -323,6 +328,7 @@ impl Lane {
             mdts_bytes: mdts_bytes.min(port::prp::MAX_TRANSFER),
             write_through,
             copying,
+            is_inside,
             queues,
         })
     }
@@ -403,6 +409,7 @@ impl Lane {
             mdts_bytes,
             write_through,
             copying,
+            is_inside,
             queues,
         } = self;
         // Dropped where it is: `drop` would move it, all of its segments, wherever the compiler
@@ -424,6 +431,7 @@ impl Lane {
                 mdts_bytes: *mdts_bytes,
                 write_through: *write_through,
                 copying: *copying,
+                is_inside: *is_inside,
                 gate,
                 clock: None,
                 handed: None,

@@ -265,6 +265,7 @@ impl World {
             mdts_bytes: 128 << 10,
             write_through: false,
             quota: Quota::Each(BATCH),
+            is_inside: false,
             copying: Copying {
                 across: true,
                 namespace_limit: 32,

@@ -194,6 +194,7 @@ fn namespaces() -> Vec<Namespace> {
         optimal_bytes: 4096,
         read_only: false,
         notes: false,
+        allocation: false,
     };
     let half = MEDIUM_LEN / 2;
     let namespace = |nsid: u8, lba_shift: u8| Namespace {

@@ -8,7 +8,7 @@ impl Channel {
     /// The medium as it is now.
     #[must_use]
     pub fn look(&self) -> Look<'_> {
-        match &self.0 {
+        match &self.kind {
             Kind::Timed(timed) => Look {
                 timing: Some(timed.look()),
                 ..timed.inner().look()

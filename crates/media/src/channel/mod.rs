@@ -3,9 +3,10 @@
 mod lent;
 mod look;
 mod ops;
+mod survey;
 mod timed;
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
 use driver::bus::place::AnyBus;
@@ -16,6 +17,7 @@ use port::time::Time;
 use port::{Added, Channel as Port, Done, DriveReport, Request};
 
 pub(crate) use self::lent::Timing;
+pub(crate) use self::survey::{Source, Surveyor};
 pub(crate) use self::timed::TimedChannel;
 use crate::drive::DriveChannel;
 use crate::file::{FileChannel, IoCounts};
@@ -31,7 +33,11 @@ use crate::zoned::{ZoneLoss, ZoneLossError, ZonedChannel};
 /// The handle keeps the needed parts of the medium alive. Dropping it waits up to five seconds for
 /// the commands in flight, and completes none of them.
 #[derive(Debug)]
-pub struct Channel(pub(crate) Kind);
+pub struct Channel {
+    pub(crate) kind: Kind,
+    /// Answers queries for allocated blocks, if the medium knows them.
+    surveyor: Option<Box<Surveyor>>,
+}
 
 /// Channel by kind of medium.
 #[derive(Debug)]
@@ -47,7 +53,28 @@ pub(crate) enum Kind {
     Vendor(Box<VendorChannel<Channel>>),
 }
 
+impl From<Kind> for Channel {
+    fn from(kind: Kind) -> Self {
+        let surveyor = None;
+        Self { kind, surveyor }
+    }
+}
+
 impl Channel {
+    /// With answers to queries for allocated blocks.
+    pub(crate) fn surveyed(kind: Kind, surveyor: Surveyor) -> Self {
+        let surveyor = Some(Box::new(surveyor));
+        Self { kind, surveyor }
+    }
+
+    /// The same bytes with the timing of another drive, which does not delay queries for allocated
+    /// blocks.
+    pub(crate) fn timed(mut self, time: impl FnOnce(Self) -> TimedChannel) -> Self {
+        let surveyor = self.surveyor.take();
+        let kind = Kind::Timed(Box::new(time(self)));
+        Self { kind, surveyor }
+    }
+
     /// Descriptor that a sleeping reactor waits for (level-triggered; only the channel drains it).
     /// `None` for media that complete at once.
     ///
@@ -55,12 +82,17 @@ impl Channel {
     /// before the next reap. At other times it stays silent, which saves work in the kernel.
     #[must_use]
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.0 {
-            Kind::Null(_) | Kind::Scripted(_) | Kind::Ram(_) => None,
-            Kind::KeyValue(pairs) => pairs.below().map(FileChannel::wait_fd),
-            Kind::File(file) => Some(file.wait_fd()),
+        match &self.kind {
+            Kind::Null(_) | Kind::Scripted(_) | Kind::Ram(_) => {
+                self.surveyor.as_ref().map(|surveyor| surveyor.wait_fd())
+            }
+            Kind::KeyValue(pairs) => pairs.below().map(|file| file.wake().as_fd()),
+            Kind::File(file) => Some(file.wake().as_fd()),
             Kind::Drive(drive) => Some(drive.wait_fd()),
-            Kind::Timed(timed) => timed.inner().wait_fd(),
+            Kind::Timed(timed) => match &self.surveyor {
+                Some(surveyor) => Some(surveyor.wait_fd()),
+                None => timed.inner().wait_fd(),
+            },
             Kind::Zoned(zoned) => zoned.below().wait_fd(),
             Kind::Vendor(vendor) => vendor.below().wait_fd(),
         }
@@ -71,7 +103,17 @@ impl Channel {
     /// without the kernel and show only here.
     #[must_use]
     pub fn is_due(&mut self) -> bool {
-        match &mut self.0 {
+        // First, as both may use one descriptor: what comes from here on signals it again.
+        if let Some(surveyor) = &self.surveyor {
+            surveyor.quiet();
+        }
+        // Called in any case, because it arms the descriptor.
+        let is_due = self.is_kind_due();
+        self.surveyor.as_mut().is_some_and(|it| it.is_due()) || is_due
+    }
+
+    fn is_kind_due(&mut self) -> bool {
+        match &mut self.kind {
             Kind::Null(_) | Kind::Scripted(_) => false,
             Kind::KeyValue(pairs) => {
                 let (due, below) = pairs.is_due();
@@ -92,7 +134,7 @@ impl Channel {
     /// Effects of the last [`Port::add`] where the request does not determine them: the address of
     /// a zone append, and the new states of zones. `None` if the request determines everything.
     pub(crate) fn happened(&self) -> Option<&[Op<'static>]> {
-        match &self.0 {
+        match &self.kind {
             Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
             Kind::Scripted(_) | Kind::Drive(_) | Kind::KeyValue(_) | Kind::Timed(_) => None,
             Kind::Vendor(_) => None,
@@ -108,7 +150,7 @@ impl Channel {
     /// # Errors
     /// The zone does not exist, or has failed already.
     pub fn lose_zone(&mut self, zone: u32, to: ZoneLoss) -> Result<u64, ZoneLossError> {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Zoned(zoned) => zoned.lose(zone, to),
             Kind::Timed(timed) => timed.inner_mut().lose_zone(zone, to),
             _ => Err(ZoneLossError::NoZones),
@@ -118,7 +160,7 @@ impl Channel {
     /// The drive's health report; `None` for other media.
     #[must_use]
     pub fn report(&self) -> Option<&Arc<DriveReport>> {
-        match &self.0 {
+        match &self.kind {
             Kind::Drive(drive) => Some(drive.report()),
             Kind::Timed(timed) => timed.inner().report(),
             _ => None,
@@ -128,7 +170,7 @@ impl Channel {
     /// Operation that a model must have room for before a command specific to this medium is added;
     /// `None` if it is the operation of the request itself.
     pub(crate) fn needs(&self, request: &Request<'_>) -> Option<Op<'static>> {
-        match (&self.0, request) {
+        match (&self.kind, request) {
             (Kind::Zoned(zoned), _) => zoned.needs(request),
             (Kind::Scripted(_), Request::Command { sqe, .. }) => scripted::op_of(sqe),
             _ => None,
@@ -141,7 +183,7 @@ impl Channel {
     /// there is nothing to do.
     #[inline]
     pub fn tend(&mut self) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Null(_) | Kind::Scripted(_) => {}
             Kind::KeyValue(pairs) => {
                 if let Some(below) = pairs.tend() {
@@ -164,7 +206,7 @@ impl Channel {
     /// which a lane found its host's notification ([`Port::arrive`]). The clock has the same origin
     /// as the times of turns. No effect on other media.
     pub fn set_clock(&mut self, clock: impl Fn() -> Time + Send + 'static) {
-        if let Kind::Timed(timed) = &mut self.0 {
+        if let Kind::Timed(timed) = &mut self.kind {
             timed.set_clock(clock);
         }
     }
@@ -173,7 +215,7 @@ impl Channel {
     /// descriptor: a reactor must not sleep then.
     #[must_use]
     pub fn is_polled(&self) -> bool {
-        match &self.0 {
+        match &self.kind {
             Kind::Null(_) | Kind::Scripted(_) | Kind::Ram(_) => false,
             Kind::KeyValue(pairs) => pairs.below().is_some_and(FileChannel::is_polled),
             Kind::File(file) => file.is_polled(),
@@ -189,7 +231,7 @@ impl Channel {
     /// media.
     #[must_use]
     pub fn last_op(&self) -> Option<model::Op<'_>> {
-        match &self.0 {
+        match &self.kind {
             Kind::KeyValue(channel) => channel.last_op(),
             Kind::Scripted(channel) => channel.last_op(),
             Kind::Timed(timed) => timed.inner().last_op(),
@@ -201,7 +243,7 @@ impl Channel {
     /// Commands by use of registered host memory. All 0 if registration is off.
     #[must_use]
     pub fn io_counts(&self) -> IoCounts {
-        match &self.0 {
+        match &self.kind {
             Kind::Null(_)
             | Kind::Scripted(_)
             | Kind::Drive(_)
@@ -224,7 +266,12 @@ impl Port for Channel {
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
     ) -> Added {
-        match &mut self.0 {
+        if Surveyor::is_query(request)
+            && let Some(surveyor) = &mut self.surveyor
+        {
+            return surveyor.add(ticket, request);
+        }
+        match &mut self.kind {
             Kind::Null(channel) => channel.add(ticket, request, segments, view),
             Kind::Scripted(channel) => channel.add(ticket, request, segments, view),
             Kind::Ram(channel) => channel.add(ticket, request, segments, view),
@@ -238,7 +285,7 @@ impl Port for Channel {
     }
 
     fn note(&self, request: &Request<'_>) -> Option<u64> {
-        match &self.0 {
+        match &self.kind {
             Kind::Zoned(channel) => channel.note(request),
             Kind::KeyValue(channel) => channel.note(request),
             Kind::Timed(channel) => channel.note(request),
@@ -247,7 +294,7 @@ impl Port for Channel {
     }
 
     fn uses_note(&self, note: u64) -> bool {
-        match &self.0 {
+        match &self.kind {
             Kind::KeyValue(channel) => channel.uses_note(note),
             Kind::Timed(channel) => channel.uses_note(note),
             _ => true,
@@ -255,7 +302,7 @@ impl Port for Channel {
     }
 
     fn has_begun(&self, request: &Request<'_>, note: u64) -> bool {
-        match &self.0 {
+        match &self.kind {
             Kind::Zoned(channel) => channel.has_begun(request, note),
             Kind::KeyValue(channel) => channel.has_begun(request, note),
             Kind::Timed(channel) => channel.has_begun(request, note),
@@ -270,7 +317,7 @@ impl Port for Channel {
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
     ) -> Added {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Zoned(channel) => channel.add_again(ticket, noted, segments, view),
             Kind::KeyValue(channel) => channel.add_again(ticket, noted, segments, view),
             Kind::Timed(channel) => channel.add_again(ticket, noted, segments, view),
@@ -280,7 +327,7 @@ impl Port for Channel {
 
     #[inline]
     fn submit(&mut self) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Null(channel) => channel.submit(),
             Kind::Scripted(channel) => channel.submit(),
             Kind::Ram(channel) => channel.submit(),
@@ -295,7 +342,12 @@ impl Port for Channel {
 
     #[inline]
     fn reap(&mut self, done: &mut Vec<Done>) {
-        match &mut self.0 {
+        if let Some(surveyor) = &mut self.surveyor
+            && surveyor.in_flight() > 0
+        {
+            surveyor.reap(done);
+        }
+        match &mut self.kind {
             Kind::Null(channel) => channel.reap(done),
             Kind::Scripted(channel) => channel.reap(done),
             Kind::Ram(channel) => channel.reap(done),
@@ -310,7 +362,8 @@ impl Port for Channel {
 
     #[inline]
     fn in_flight(&self) -> u32 {
-        match &self.0 {
+        let queries = self.surveyor.as_ref().map_or(0, |it| it.in_flight());
+        let others = match &self.kind {
             Kind::Null(channel) => channel.in_flight(),
             Kind::Scripted(channel) => channel.in_flight(),
             Kind::Ram(channel) => channel.in_flight(),
@@ -320,12 +373,18 @@ impl Port for Channel {
             Kind::Timed(channel) => channel.in_flight(),
             Kind::Zoned(channel) => channel.in_flight(),
             Kind::Vendor(channel) => channel.in_flight(),
-        }
+        };
+        others + queries
     }
 
     #[inline]
     fn is_full(&self, request: &Request<'_>) -> bool {
-        match &self.0 {
+        if Surveyor::is_query(request)
+            && let Some(surveyor) = &self.surveyor
+        {
+            return surveyor.is_full();
+        }
+        match &self.kind {
             Kind::Null(channel) => channel.is_full(request),
             Kind::Scripted(channel) => channel.is_full(request),
             Kind::Ram(channel) => channel.is_full(request),
@@ -340,7 +399,7 @@ impl Port for Channel {
 
     #[inline]
     fn copies(&self) -> bool {
-        match &self.0 {
+        match &self.kind {
             Kind::Null(_) | Kind::Scripted(_) | Kind::Drive(_) | Kind::File(_) => false,
             Kind::Ram(_) | Kind::KeyValue(_) => true,
             Kind::Timed(timed) => timed.copies(),
@@ -351,7 +410,7 @@ impl Port for Channel {
 
     #[inline]
     fn expect(&self, offset: u64, len: u64) {
-        match &self.0 {
+        match &self.kind {
             Kind::Null(_)
             | Kind::Scripted(_)
             | Kind::Drive(_)
@@ -365,25 +424,25 @@ impl Port for Channel {
     }
 
     fn keeps_time(&self) -> bool {
-        matches!(self.0, Kind::Timed(_))
+        matches!(self.kind, Kind::Timed(_))
     }
 
     #[inline]
     fn set_time(&mut self, now: Time, done: &mut Vec<Done>) {
-        if let Kind::Timed(timed) = &mut self.0 {
+        if let Kind::Timed(timed) = &mut self.kind {
             timed.set_time(now, done);
         }
     }
 
     #[inline]
     fn arrive(&mut self) {
-        if let Kind::Timed(timed) = &mut self.0 {
+        if let Kind::Timed(timed) = &mut self.kind {
             timed.arrive();
         }
     }
 
     fn next_due(&self) -> Option<Time> {
-        match &self.0 {
+        match &self.kind {
             Kind::Timed(timed) => timed.next_due(),
             Kind::Null(_) | Kind::Scripted(_) | Kind::Drive(_) | Kind::Ram(_) | Kind::File(_) => {
                 None

@@ -266,6 +266,7 @@ impl Facts {
             optimal_bytes: self.optimal_bytes,
             read_only: self.read_only,
             notes: false,
+            allocation: false,
         }
     }
 }

@@ -38,7 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use memory::Claimant;
+use memory::{Claimant, Run};
 use port::{Cause, MediumTraits, Outcome};
 use rustix::fs::{FallocateFlags, fdatasync, fstat};
 
@@ -313,7 +313,18 @@ impl FileMedium {
             optimal_bytes: self.opened.optimal_bytes,
             read_only: self.is_read_only.load(Relaxed),
             notes: false,
+            // A block device has no holes to find.
+            allocation: !self.opened.is_block_device,
         }
+    }
+
+    /// The run of bytes at `offset` that have space in the file system, or none. May wait for the
+    /// file system.
+    ///
+    /// # Errors
+    /// The file system does not know, or the file has become shorter.
+    pub(crate) fn run_at(&self, offset: u64, len: u64) -> io::Result<Run> {
+        Run::of_file(self.opened.fd.as_fd(), offset, len)
     }
 
     /// See [`crate::Medium::look_read_only`].

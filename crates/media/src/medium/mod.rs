@@ -6,25 +6,26 @@ use std::sync::{Arc, OnceLock};
 use std::{fmt, io};
 
 use driver::bus::place::AnyBus;
-use memory::{Claims, MAX_CLAIMANTS, Store};
+use memory::{Claims, Store};
 use port::MediumTraits;
 use port::set::CommandSet;
 
-use crate::channel::{Channel, Kind, TimedChannel, Timing};
+use crate::channel::Timing;
 use crate::drive::{Drive, DriveAddress, DriveCounts, DriveIdentity, Duty, Relay, ShownPage};
 use crate::error::MediumError;
 use crate::file::{Direct, FileCounts, FileIo, FileMedium, IoCounts};
 use crate::journal::{self, StateError, Superblock};
 use crate::kept::Kept;
 use crate::keyvalue::{Dialect, KeyValueMedium, default_keys};
-use crate::null::{self, NullChannel};
-use crate::ram::{self, Preallocation, RamChannel};
-use crate::scripted::{ScriptedChannel, ScriptedSet};
+use crate::null;
+use crate::ram::{self, Preallocation};
+use crate::scripted::ScriptedSet;
 use crate::size::Bytes;
 use crate::trouble::Troubles;
 use crate::vendor::{Vendor, VendorMedium};
 use crate::zoned::{ZoneLoss, ZoneLossError, ZoneSpec, ZonedMedium};
 
+mod channels;
 mod custody;
 mod look;
 mod pages;
@@ -320,9 +321,13 @@ impl Medium {
             Some(zoned) => MediumTraits {
                 deallocate: false,
                 notes: zoned.kept().is_some(),
+                allocation: false,
                 ..traits
             },
-            None => traits,
+            None => MediumTraits {
+                allocation: traits.allocation && self.vendor.is_none(),
+                ..traits
+            },
         }
     }
 
@@ -504,27 +509,6 @@ impl Medium {
         }
     }
 
-    /// Creates a handle for one reactor, with at most `depth` commands in flight (between 1 and
-    /// [`MAX_DEPTH`]). Any thread may create it; it belongs to the thread that first submits.
-    ///
-    /// # Errors
-    /// The system's, if io_uring is unavailable for a file; and more than [`MAX_CLAIMANTS`]
-    /// channels, or more than one of a medium with timing.
-    pub fn channel(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
-        let depth = depth.clamp(1, MAX_DEPTH);
-        if !self.timing.is_there() {
-            return self.with_zones(depth);
-        }
-        let model = self.timing.lend().ok_or_else(|| {
-            io::Error::other(
-                "a medium with a timing model is served by one reactor: give all controllers that use it the same `reactor`",
-            )
-        })?;
-        let inner = self.with_zones(depth)?;
-        let timed = TimedChannel::new(inner, model, depth);
-        Ok(Channel(Kind::Timed(Box::new(timed))))
-    }
-
     /// Creates a handle for a reactor that performs one duty for completions of a drive's channels
     /// opened later.
     ///
@@ -564,63 +548,6 @@ impl Medium {
     /// Its timing.
     pub(crate) fn timing(&self) -> &Timing {
         &self.timing
-    }
-
-    /// Creates a handle without timing.
-    fn with_zones(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
-        let below = self.bytes(depth)?;
-        if let Some(vendor) = &self.vendor {
-            let channel = vendor.channel(below).ok_or_else(|| {
-                io::Error::other(
-                    "a medium with vendor commands is served by one reactor: give all controllers that use it the same `reactor`",
-                )
-            })?;
-            return Ok(Channel(Kind::Vendor(Box::new(channel))));
-        }
-        let Some(zoned) = &self.zoned else {
-            return Ok(below);
-        };
-        let channel = zoned.channel(below, (depth, self.slice()))?;
-        Ok(Channel(Kind::Zoned(Box::new(channel))))
-    }
-
-    /// Bytes per copy.
-    fn slice(&self) -> u32 {
-        if self.has_timing() {
-            ram::TIMED_SLICE
-        } else {
-            ram::SLICE
-        }
-    }
-
-    /// Creates a handle for the bytes alone.
-    fn bytes(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
-        let claimant = || {
-            let claimant = self.claims.claimant();
-            claimant.ok_or_else(|| {
-                io::Error::other(format!(
-                    "a medium has at most {MAX_CLAIMANTS} channels: let fewer reactors use it"
-                ))
-            })
-        };
-        let slice = self.slice();
-        Ok(Channel(match &self.backing {
-            Backing::Null => Kind::Null(NullChannel),
-            Backing::Scripted(_) => Kind::Scripted(Box::new(ScriptedChannel::new())),
-            Backing::Ram(store) => {
-                let store = Arc::clone(store);
-                Kind::Ram(Box::new(RamChannel::new(store, claimant()?, slice)))
-            }
-            Backing::File(file) => {
-                let slice = self.has_timing().then_some(slice);
-                Kind::File(Box::new(file.channel(depth, claimant()?, slice)?))
-            }
-            Backing::Drive(drive) => Kind::Drive(Box::new(drive.channel(depth, claimant()?)?)),
-            Backing::KeyValue(medium) => {
-                let channel = medium.channel((depth, slice), claimant)?;
-                Kind::KeyValue(Box::new(channel))
-            }
-        }))
     }
 
     /// Blocks until everything completed is on the media; for a clean stop.

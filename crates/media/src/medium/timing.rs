@@ -140,7 +140,7 @@ impl Channel {
     /// # Errors
     /// The parameters are invalid, or of another shape; then nothing has changed.
     pub fn retune(&mut self, timing: &Parameters) -> Result<(), ParameterError> {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Timed(timed) => timed.retune(timing),
             _ => Ok(()),
         }
@@ -149,7 +149,7 @@ impl Channel {
     /// The timing model; `None` for a medium without timing.
     #[must_use]
     pub fn model(&self) -> Option<&Model> {
-        match &self.0 {
+        match &self.kind {
             Kind::Timed(timed) => Some(timed.model()),
             Kind::Null(_) | Kind::Scripted(_) | Kind::Drive(_) | Kind::Ram(_) | Kind::File(_) => {
                 None
@@ -164,14 +164,14 @@ impl Channel {
     /// # Panics
     /// The room is for a drive of another shape.
     pub fn begin_snapshot(&mut self, room: Room) {
-        if let Kind::Timed(timed) = &mut self.0 {
+        if let Kind::Timed(timed) = &mut self.kind {
             timed.begin_snapshot(room);
         }
     }
 
     /// The snapshot started by [`Channel::begin_snapshot`], once it is complete.
     pub fn take_snapshot(&mut self) -> Option<Snapshot> {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Timed(timed) => timed.take_snapshot(),
             _ => None,
         }

@@ -27,6 +27,7 @@ pub(crate) const TRAITS: MediumTraits = MediumTraits {
     optimal_bytes: 4096,
     read_only: false,
     notes: false,
+    allocation: true,
 };
 
 /// Description in one line. `preallocated`: bytes that were allocated in advance.

@@ -72,6 +72,7 @@ impl Rig {
             mdts_bytes: 1 << 20,
             write_through: false,
             quota: Quota::Each(BATCH),
+            is_inside: false,
             copying: Copying {
                 across: true,
                 namespace_limit: 8,

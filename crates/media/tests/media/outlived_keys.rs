@@ -259,6 +259,7 @@ impl World {
             mdts_bytes: 1 << 20,
             write_through: false,
             quota: Quota::Each(BATCH),
+            is_inside: false,
             copying: Copying {
                 across: true,
                 namespace_limit: 8,

@@ -322,6 +322,7 @@ impl Controller {
             write_through: !self.features.write_cache_enabled(),
             quota: self.quota(),
             copying: self.copying(),
+            is_inside: self.is_inside,
             counters: Arc::new(LaneCounters::default()),
             mail_count: self.news.mail_count().clone(),
             first_name: self.names_of_lanes.wrapping_add(NAMES_OF_LANE),

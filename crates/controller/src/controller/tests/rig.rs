@@ -167,6 +167,7 @@ pub(super) fn namespaces() -> Vec<Namespace> {
         optimal_bytes: 4096,
         read_only: false,
         notes: false,
+        allocation: false,
     };
     vec![first, namespace(3, ChannelId(1), 2048)]
 }

@@ -254,6 +254,7 @@ pub(super) fn config(host: &Host, doorbells: &Arc<DoorbellPages>, entries: u32) 
         mdts_bytes: 512 << 10,
         write_through: false,
         quota: Quota::Each(BATCH),
+        is_inside: false,
         copying: Copying {
             across: true,
             namespace_limit: 32,

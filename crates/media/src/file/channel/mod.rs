@@ -13,10 +13,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use memory::{Claimant, DmaView, Segment};
+use memory::{Claimant, DmaView, EventFd, Segment};
 use port::ticket::Ticket;
 use port::{Added, Cause, Channel, Done, Outcome, Request};
 
@@ -115,8 +115,9 @@ impl FileChannel {
         })
     }
 
-    pub(crate) fn wait_fd(&self) -> BorrowedFd<'_> {
-        self.ring.wait_fd()
+    /// Its descriptor is that of [`crate::Channel::wait_fd`].
+    pub(crate) fn wake(&self) -> &EventFd {
+        self.ring.wake()
     }
 
     /// See [`crate::Channel::tend`].

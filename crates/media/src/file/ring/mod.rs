@@ -27,7 +27,7 @@ mod registrar;
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::mem::{ManuallyDrop, MaybeUninit};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::{fmt, io};
@@ -194,11 +194,11 @@ impl Ring {
     }
 
     /// Readable after a completion that came after [`Ring::arm`].
-    pub(super) fn wait_fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
+    pub(super) fn wake(&self) -> &EventFd {
+        &self.wake
     }
 
-    /// From now on, until [`Ring::disarm`], a completion makes `wait_fd` readable. Earlier
+    /// From now on, until [`Ring::disarm`], a completion makes `wake` readable. Earlier
     /// completions show in [`Ring::is_due`], which must be checked after this.
     pub(super) fn arm(&mut self) {
         if self.armed {
@@ -213,7 +213,7 @@ impl Ring {
         full_fence();
     }
 
-    /// Reverses [`Ring::arm`], and drains `wait_fd`.
+    /// Reverses [`Ring::arm`], and drains `wake`.
     pub(super) fn disarm(&mut self) {
         if self.armed {
             self.armed = false;

@@ -221,7 +221,7 @@ fn a_sleeper_is_woken_by_every_kind_of_ring_and_only_when_armed() {
         tv_nsec: 0,
     };
     let readable = |ring: &Ring, wait: &Timespec| {
-        let mut fds = [PollFd::from_borrowed_fd(ring.wait_fd(), PollFlags::IN)];
+        let mut fds = [PollFd::new(ring.wake(), PollFlags::IN)];
         poll(&mut fds, Some(wait)).unwrap() == 1
     };
     let threaded = Looks {

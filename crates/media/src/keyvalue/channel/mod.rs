@@ -37,6 +37,7 @@ const TRAITS: MediumTraits = MediumTraits {
     optimal_bytes: 0,
     read_only: false,
     notes: false,
+    allocation: false,
 };
 
 /// Maximum number of a channel's requests to its file: flushes of hosts, and the log's I/O.

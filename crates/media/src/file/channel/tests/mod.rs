@@ -363,13 +363,10 @@ fn the_end_of_the_file_in_the_middle_is_an_error() {
 fn a_wake_that_came_late_wakes_once() {
     let mut fixture = Fixture::new(false);
     let readable = |fixture: &Fixture| {
-        let mut wait = [PollFd::from_borrowed_fd(
-            fixture.channel.wait_fd(),
-            PollFlags::IN,
-        )];
+        let mut wait = [PollFd::new(fixture.channel.wake(), PollFlags::IN)];
         poll(&mut wait, Some(&Timespec::default())).unwrap() == 1
     };
-    rustix::io::write(fixture.channel.wait_fd(), &1_u64.to_ne_bytes()).unwrap();
+    rustix::io::write(fixture.channel.wake(), &1_u64.to_ne_bytes()).unwrap();
     assert!(!fixture.channel.is_due());
     assert!(readable(&fixture));
     fixture.channel.reap(&mut Vec::new());
