@@ -94,12 +94,14 @@ impl Client {
         map.map(Iova(BASE), memory.len() as u64, Access::READ_WRITE, whole)
             .map_err(io::Error::other)?;
         controller.set_view(map.view(), mappings.lost());
+        controller.set_inside();
         let opening = Opening::begin(controller, &memory, now).ok_or_else(none)?;
         let name = offer.export.name.clone();
         let max_transfer = controller.config().max_transfer.into();
         let agreed = Agreed {
             has_chunks: agreed.structured,
             is_extended: agreed.extended,
+            has_allocation: agreed.allocation,
         };
         let work = Work::new(memory, rings, offer, agreed, max_transfer);
         Ok(Self {

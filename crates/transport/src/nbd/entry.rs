@@ -5,6 +5,7 @@ use nvme_spec::command::{DsmCdw10, DsmCdw11, ReadWriteCdw12, WriteZeroesCdw12, s
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::sgl::{SglDescriptor, SglDescriptorType};
 use nvme_spec::sqe::{CommandFlags, Fuse, Psdt};
+use port::allocation::Query;
 
 use super::split::Piece;
 use crate::host::{BASE, PAGE};
@@ -120,6 +121,11 @@ impl Entries {
             ..self.of(NvmOpcode::DATASET_MANAGEMENT)
         };
         self.with_data(sqe, 16)
+    }
+
+    /// Query for allocated blocks.
+    pub(super) fn allocation(&self, query: Query) -> Sqe {
+        query.command(self.nsid, self.cid)
     }
 
     /// Flush.

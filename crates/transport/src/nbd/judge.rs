@@ -35,6 +35,12 @@ pub(super) fn judge(asked: &Request, offer: &Offer, style: Agreed) -> Result<Kin
                 deallocates: !flags.no_hole(),
             }
         }
+        Command::BLOCK_STATUS if style.has_allocation && asked.len > 0 => {
+            allowed.set_req_one(true);
+            Kind::Status {
+                is_one: flags.req_one(),
+            }
+        }
         _ => return Err(Errno::INVALID),
     };
     if flags.into_bits() & !allowed.into_bits() != 0 {
@@ -70,4 +76,6 @@ pub(super) struct Agreed {
     pub(super) has_chunks: bool,
     /// Headers are extended.
     pub(super) is_extended: bool,
+    /// The client has selected `base:allocation`.
+    pub(super) has_allocation: bool,
 }

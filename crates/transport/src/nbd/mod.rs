@@ -18,6 +18,7 @@ mod client;
 mod counters;
 mod end;
 mod entry;
+mod extents;
 mod input;
 mod judge;
 mod newcomer;

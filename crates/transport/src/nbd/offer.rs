@@ -64,7 +64,7 @@ pub fn offer(namespace: &Namespace, name: &str) -> Option<Offer> {
             size: namespace.extent().len,
             flags,
             block,
-            allocation: false,
+            allocation: traits.allocation,
         },
     })
 }

@@ -15,6 +15,10 @@ pub(super) enum Kind {
     Flush,
     /// Read, and leave the data to the medium's caches.
     Cache,
+    /// Describe extents, or the first one alone.
+    Status {
+        is_one: bool,
+    },
 }
 
 /// When the data of a read are sent.

@@ -3,6 +3,7 @@
 use memory::{Buffer, HostMemory};
 use nvme_spec::Status;
 
+use super::extents::Extents;
 use super::split::Piece;
 use super::{LARGE, SMALL};
 use crate::host::PAGE;
@@ -30,6 +31,8 @@ pub(super) enum Use {
     Exchange(Option<(bool, Status)>),
     /// Blocks are deallocated.
     Trim,
+    /// A query for the next extent, whose descriptors lie in the slot.
+    Status(Extents),
     /// Data of a read wait for the reply.
     Held,
 }

@@ -19,16 +19,18 @@ use memory::HostMemory;
 use nbd::{Errno, Head, Reply, Style};
 use nvme_spec::command::DsmRange;
 use nvme_spec::{Cqe, Status};
+use port::allocation::Run;
 use zerocopy::IntoBytes as _;
 
 use super::counters::Counters;
 use super::end::End;
 use super::entry::Entries;
+use super::extents::{Extent, Extents};
 use super::judge::{Agreed, judge};
 use super::offer::{MAX_DATA, Offer};
 use super::output::Output;
 use super::requests::{Kind, Order, Request, Requests};
-use super::slots::{LARGE_LEN, Slots, Task, Use};
+use super::slots::{LARGE_LEN, SMALL_LEN, Slots, Task, Use};
 use super::split::{Piece, Rest};
 use super::status::error;
 use super::{LARGE, QUEUE_DEPTH, SMALL};
@@ -44,6 +46,8 @@ const SECOND: u16 = 1 << 15;
 const RETRIES: u32 = 10_000;
 /// Blocks of one Write Zeroes: what its field has room for.
 const ZEROED: u64 = 1 << 16;
+/// Blocks of one query for allocated blocks.
+const QUERIED: u64 = (1 << 32) - 1;
 /// Blocks of one range of Dataset Management.
 const DEALLOCATED: u64 = 1 << 31;
 
@@ -242,9 +246,16 @@ impl Work {
                 Kind::Zero { .. } => rest.write(shift, ZEROED << shift),
                 Kind::Trim => rest.write(shift, DEALLOCATED << shift),
                 Kind::Flush => rest.all(),
+                Kind::Status { .. } => {
+                    let piece = rest.read(shift, QUERIED << shift);
+                    // The client asks again for what no query has room for.
+                    rest.at = rest.end;
+                    piece
+                }
             };
             let data = match request.kind {
                 Kind::Read | Kind::Cache | Kind::Write => piece.blocks << shift,
+                Kind::Status { .. } => SMALL_LEN as u64,
                 Kind::Zero { .. } | Kind::Trim | Kind::Flush => 0,
             };
             let task = Task {
@@ -304,6 +315,10 @@ impl Work {
                 };
                 self.memory.write(at, range.as_bytes());
                 self.issue(slot, Use::Trim);
+            }
+            Kind::Status { is_one } => {
+                let extents = Extents::new(piece, self.offer.lba_shift, self.style, is_one);
+                self.issue(slot, Use::Status(extents));
             }
             _ => self.issue(slot, Use::Command),
         }
@@ -387,11 +402,12 @@ impl Work {
                 write
             }
             (Use::Trim, _) => entries.deallocate(),
+            (Use::Status(extents), _) => entries.allocation(extents.query()),
             (Use::ReadPart, _) | (_, Kind::Read | Kind::Cache) => entries.read(&piece),
             (_, Kind::Write) => entries.write(&piece, request.fua),
             (_, Kind::Zero { deallocates }) => entries.zero(&piece, request.fua, deallocates),
             // Also behind a trim whose request is to be stable.
-            (_, Kind::Flush | Kind::Trim) => entries.flush(),
+            (_, Kind::Flush | Kind::Trim | Kind::Status { .. }) => entries.flush(),
         };
         self.rings.store(&sqe);
     }
@@ -433,9 +449,48 @@ impl Work {
                     return self.done(slot, status);
                 }
             }
+            Use::Status(extents) => return self.described(slot, extents, cqe),
             Use::ReadPart => return self.part_done(slot, status),
             Use::Trim | Use::Command => return self.done(slot, status),
             Use::Receiving | Use::Held => {}
+        }
+        Ok(())
+    }
+
+    /// A query of a Block Status request has completed.
+    fn described(&mut self, slot: u16, mut extents: Extents, cqe: &Cqe) -> Result<(), End> {
+        let status = cqe.status.status();
+        let run = match status {
+            Status::SUCCESSFUL_COMPLETION => Run::of(cqe.dw0, cqe.dw1),
+            // Some of the blocks cannot be read: a client is not to take them for zeroes.
+            Status::UNRECOVERED_READ_ERROR => extents.rest(),
+            _ => return self.done(slot, status),
+        };
+        let (place, style) = (self.slots.at(slot), self.style);
+        let len = style.extent_len() as usize;
+        let store = |(number, extent): (u16, Extent)| {
+            let bytes = style.extent(extent.len, extent.state());
+            let at = place + usize::from(number) * len;
+            self.memory.write(at, &bytes);
+        };
+        extents.add(run).into_iter().for_each(store);
+        if !extents.is_over() {
+            self.issue(slot, Use::Status(extents));
+            return Ok(());
+        }
+        let Some((number, last)) = extents.last() else {
+            return Ok(());
+        };
+        store((number, last));
+        let Some(task) = self.slots.get_mut(slot) else {
+            return Ok(());
+        };
+        task.is = Use::Held;
+        if let Some(request) = self.requests.remove(task.request) {
+            let count = u32::from(number) + 1;
+            let data = (place, count * style.extent_len());
+            let head = request.reply.block_status(count);
+            self.out.push(head, Some(data), Some(slot));
         }
         Ok(())
     }
