@@ -1,6 +1,7 @@
 //! The media as a reactor uses them: a host's memory that is mapped as a client's is, real files
 //! and devices.
 
+mod allocation;
 mod atomic;
 mod beside;
 mod block_device;

@@ -1,5 +1,6 @@
 //! The lane driven by a small host: rings in its own memory, one or more media.
 
+mod allocation;
 mod commands;
 mod control;
 mod copy;

@@ -59,11 +59,24 @@ impl Rig {
     }
 
     pub(super) fn on(host: Host, cq: u32, sqs: &[u32], manner: Manner) -> Self {
+        Self::of(host, cq, sqs, manner, false)
+    }
+
+    /// The same, of a host inside the process.
+    pub(super) fn inside(cq: u32, sqs: &[u32], manner: Manner) -> Self {
+        Self::of(Host::new(PAGES), cq, sqs, manner, true)
+    }
+
+    fn of(host: Host, cq: u32, sqs: &[u32], manner: Manner, is_inside: bool) -> Self {
         let mut channels = Channels::new();
         let id = channels.insert(TestMedium::new(MEDIUM, manner)).ok();
         assert_eq!(id, Some(MEDIUM_ID));
         let doorbells = Arc::new(DoorbellPages::new(256).unwrap());
-        let lane = Lane::new(config(&host, &doorbells, cq)).unwrap();
+        let config = LaneConfig {
+            is_inside,
+            ..config(&host, &doorbells, cq)
+        };
+        let lane = Lane::new(config).unwrap();
         let mut rig = Rig {
             host,
             doorbells,

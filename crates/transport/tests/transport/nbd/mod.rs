@@ -4,6 +4,7 @@
 
 mod medium;
 mod rig;
+mod status;
 mod tls;
 
 use std::collections::BTreeMap;

@@ -51,6 +51,8 @@ pub(super) struct Rig {
     /// TLS over the socket.
     pub(super) session: Option<Session>,
     style: Style,
+    /// It selects `base:allocation`.
+    describes: bool,
     /// What is to be sent.
     out: VecDeque<u8>,
     /// What has come and was not taken.
@@ -85,6 +87,8 @@ pub(super) struct Reply {
     pub(super) error: u32,
     /// Place in the export and bytes, in the order in which they came.
     pub(super) data: Vec<(u64, Vec<u8>)>,
+    /// Length and state of each extent, in order.
+    pub(super) extents: Vec<(u64, u64)>,
     is_over: bool,
 }
 
@@ -94,9 +98,19 @@ impl Rig {
         Self::with(lba_shift, style, false)
     }
 
+    /// The same, with the metadata context `base:allocation`.
+    pub(super) fn described(lba_shift: u8, style: Style) -> Self {
+        Self::making(lba_shift, style, false, true)
+    }
+
     /// The same; its export may be one that takes no writes.
     pub(super) fn with(lba_shift: u8, style: Style, read_only: bool) -> Self {
+        Self::making(lba_shift, style, read_only, false)
+    }
+
+    fn making(lba_shift: u8, style: Style, read_only: bool, describes: bool) -> Self {
         let mut rig = Self::connected(style, read_only, None);
+        rig.describes = describes;
         rig.greet();
         rig.choose(&format!("b{}", 1 << lba_shift));
         rig
@@ -161,6 +175,7 @@ impl Rig {
             socket: theirs,
             session: None,
             style,
+            describes: false,
             out: VecDeque::new(),
             came: Vec::new(),
             reads: true,
@@ -191,6 +206,21 @@ impl Rig {
         }
         let mut data = (export.len() as u32).to_be_bytes().to_vec();
         data.extend_from_slice(export.as_bytes());
+        if self.describes {
+            // NBD_OPT_SET_META_CONTEXT: one unknown context, and one that is there.
+            let mut contexts = data.clone();
+            contexts.extend_from_slice(&[0, 0, 0, 2]);
+            for context in ["base:other", "base:allocation"] {
+                contexts.extend_from_slice(&(context.len() as u32).to_be_bytes());
+                contexts.extend_from_slice(context.as_bytes());
+            }
+            self.option(10, &contexts);
+            self.settle();
+            let reply = self.take(20 + 4 + 15);
+            assert_eq!(reply[12..16], [0, 0, 0, 4], "NBD_REP_META_CONTEXT");
+            assert_eq!(reply[20..], *b"\0\0\0\x01base:allocation");
+            assert_eq!(self.take(20)[12..16], [0, 0, 0, 1], "NBD_REP_ACK");
+        }
         data.extend_from_slice(&[0, 0]);
         // NBD_OPT_GO
         self.option(7, &data);
@@ -260,6 +290,10 @@ impl Rig {
                 assert_eq!(reply.cookie, 77);
                 return reply;
             }
+            if command == Command::BLOCK_STATUS {
+                // A thread of the medium answers.
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
         }
         panic!("no reply to {command:?}: {:?}", self.ends);
     }
@@ -285,6 +319,7 @@ impl Rig {
                 cookie,
                 error,
                 data: if len > 0 { vec![(0, data)] } else { Vec::new() },
+                extents: Vec::new(),
                 is_over: true,
             });
         }
@@ -326,6 +361,20 @@ impl Rig {
             match kind {
                 0 => assert!(payload.is_empty()),
                 1 => reply.data.push((be64(payload), payload[8..].to_vec())),
+                5 | 6 => {
+                    assert_eq!((kind == 6, flags), (head == 32, 1));
+                    assert_eq!(be32(payload), 1, "the context");
+                    let (fixed, len) = if kind == 6 { (8, 16) } else { (4, 8) };
+                    let extents = payload[fixed..].chunks_exact(len);
+                    assert!(extents.len() > 0 && extents.remainder().is_empty());
+                    if kind == 6 {
+                        assert_eq!(be32(&payload[4..]) as usize, extents.len());
+                    }
+                    reply.extents.extend(extents.map(|extent| match kind {
+                        6 => (be64(extent), be64(&extent[8..])),
+                        _ => (be32(extent).into(), be32(&extent[4..]).into()),
+                    }));
+                }
                 0x8001 | 0x8002 => reply.error = be32(payload),
                 other => panic!("chunk of type {other}"),
             }
@@ -398,6 +447,16 @@ impl Rig {
             let by = Requester::Operator(1);
             subsystem.begin(Operation::new(by, nsid, [change, Step::Drain]));
         });
+    }
+
+    /// Another host marks blocks of a namespace by Write Uncorrectable.
+    pub(super) fn mark(&mut self, nsid: u32, slba: u64, blocks: u64) {
+        self.bus.with_subsystem(|subsystem| {
+            let mark = Step::Change(Change::MarkUncorrectable { nsid, slba, blocks });
+            let by = Requester::Operator(1);
+            subsystem.begin(Operation::new(by, nsid, [mark, Step::Drain]));
+        });
+        self.settle();
     }
 
     /// The operator detaches a namespace.
