@@ -153,6 +153,18 @@ mod tests {
         }
     }
 
+    /// A process that goes on with the bytes has mapped none of their pages yet.
+    #[test]
+    fn pages_that_another_process_has_written_are_allocated() {
+        const LEN: u64 = 8 << 20;
+        let store = Store::shared(LEN).unwrap();
+        store.write_bytes(4 << 20, &[7; 512]);
+        let file = store.file().unwrap().try_clone_to_owned().unwrap();
+        let adopted = Store::adopt(file, LEN).unwrap();
+        assert!(!adopted.run_at(0, 512).unwrap().is_allocated);
+        assert!(adopted.run_at(4 << 20, 512).unwrap().is_allocated);
+    }
+
     #[test]
     fn a_call_is_bounded() {
         let store = Store::new(1 << 30).unwrap();

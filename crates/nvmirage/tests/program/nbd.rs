@@ -104,7 +104,7 @@ pub(crate) fn run(mut command: Command) -> Output {
 }
 
 /// Runs a program of libnbd, or fio, which succeeds: its output.
-fn libnbd(world: &World, name: &str, args: &[&str]) -> String {
+pub(crate) fn libnbd(world: &World, name: &str, args: &[&str]) -> String {
     let mut command = libnbd::program(name).unwrap().command();
     // fio leaves files where it runs.
     command.args(args).current_dir(world.path(""));

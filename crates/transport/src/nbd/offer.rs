@@ -132,6 +132,15 @@ mod tests {
         }
     }
 
+    /// A client takes what is no hole for allocated: a write to it does not fail for lack of space.
+    #[test]
+    fn only_a_medium_that_knows_its_holes_has_the_context() {
+        let mut namespace = namespace();
+        assert!(!offer(&namespace, "data").expect("bytes").export.allocation);
+        namespace.traits.allocation = true;
+        assert!(offer(&namespace, "data").expect("bytes").export.allocation);
+    }
+
     #[test]
     fn another_namespace_with_the_same_identifier_is_none_of_it() {
         let offer = offer(&namespace(), "data").expect("it has bytes");

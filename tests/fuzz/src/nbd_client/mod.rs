@@ -10,11 +10,12 @@ mod peer;
 mod server;
 
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use arbitrary::Arbitrary;
 
 use self::model::Model;
-use self::peer::{Ask, CACHE, DISC, FLUSH, Peer, READ, Style, TRIM, WRITE, ZERO};
+use self::peer::{Ask, CACHE, DISC, FLUSH, Peer, READ, STATUS, Style, TRIM, WRITE, ZERO};
 use self::server::Server;
 
 /// Bytes of the export: a read of all of it has more pieces than there are slots, where commands
@@ -25,6 +26,9 @@ const STEPS_MAX: usize = 120;
 const PEERS_MAX: usize = 6;
 /// Polls after which a server has nothing to do without its clients.
 const POLLS_MAX: usize = 4000;
+/// Waits for a thread that answers queries, and how long one is.
+const WAITS_MAX: usize = 1_000_000;
+const WAIT: Duration = Duration::from_micros(20);
 /// Commands in flight of a client: requests, and slots of more than 8 KiB.
 const REQUESTS: usize = 128;
 const LARGE: usize = transport::nbd::LARGE;
@@ -83,7 +87,8 @@ struct Asks {
 }
 
 const COMMANDS: [u16; 16] = [
-    READ, WRITE, READ, WRITE, ZERO, TRIM, FLUSH, CACHE, WRITE, READ, ZERO, TRIM, WRITE, 7, 9, DISC,
+    READ, WRITE, READ, WRITE, ZERO, TRIM, FLUSH, CACHE, WRITE, READ, ZERO, TRIM, WRITE, STATUS, 9,
+    DISC,
 ];
 
 impl Asks {
@@ -95,6 +100,7 @@ impl Asks {
         let flags = match (command, self.flags) {
             (_, 128..) => flags & 0x3f,
             (ZERO, _) => flags & 3,
+            (STATUS, _) => flags & 9,
             _ => flags & 1,
         };
         let far = self.at.1 == u8::MAX;
@@ -179,10 +185,18 @@ impl World {
     /// Polls until nothing more happens without a client.
     fn settle(&mut self) {
         let mut idle = 0;
-        for _ in 0..POLLS_MAX {
+        let (mut polls, mut waits) = (0, 0);
+        while polls < POLLS_MAX && waits < WAITS_MAX {
             idle = if self.poll() { 0 } else { idle + 1 };
             if idle == 4 {
                 return;
+            }
+            if self.server.gate.is_busy() {
+                // A thread answers.
+                std::thread::park_timeout(WAIT);
+                waits += 1;
+            } else {
+                polls += 1;
             }
         }
         panic!("it works for ever");
@@ -404,6 +418,10 @@ mod tests {
 
     /// One request of `len` times 16 KiB, from the start of the export on.
     fn ask(command: u16, len: u16) -> Step {
+        ask_of(0, command, len)
+    }
+
+    fn ask_of(peer: u8, command: u16, len: u16) -> Step {
         let index = COMMANDS.iter().position(|other| *other == command);
         let asks = Asks {
             command: index.unwrap() as u8,
@@ -413,7 +431,7 @@ mod tests {
             times: 0,
         };
         Step::Ask {
-            peer: 0,
+            peer,
             asks,
             holds: 0,
         }
@@ -432,6 +450,32 @@ mod tests {
         };
         // The trim goes beyond the end: it is answered without a command.
         run_steps([Step::Closed(true), ask(READ, 64), release, ask(TRIM, 65)]);
+    }
+
+    /// A client that knows holes, beside writes, and a request whose queries are kept for a while.
+    #[test]
+    fn block_status_is_answered() {
+        let open = |style| Step::Open {
+            style,
+            read_only: false,
+            how: 8 | 16,
+            holds: 0,
+        };
+        for style in [Style::Structured, Style::Extended] {
+            let mut steps = vec![
+                open(style),
+                ask_of(1, STATUS, 64),
+                ask_of(1, WRITE, 3),
+                Step::Closed(true),
+                ask_of(1, STATUS, 64),
+                Step::Closed(false),
+                ask_of(1, TRIM, 2),
+                Step::Fails(1),
+                ask_of(1, STATUS, 64),
+            ];
+            steps.push(ask_of(1, STATUS, 65));
+            run_steps(steps);
+        }
     }
 
     /// The data of the second one are there before the first one has ended.

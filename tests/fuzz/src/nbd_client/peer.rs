@@ -17,11 +17,13 @@ pub(super) const FLUSH: u16 = 3;
 pub(super) const TRIM: u16 = 4;
 pub(super) const CACHE: u16 = 5;
 pub(super) const ZERO: u16 = 6;
+pub(super) const STATUS: u16 = 7;
 
 /// Flags of requests, and those that each style has.
 const FUA: u16 = 1;
 const NO_HOLE: u16 = 2;
 const DF: u16 = 4;
+const REQ_ONE: u16 = 8;
 const FAST_ZERO: u16 = 16;
 const PAYLOAD_LEN: u16 = 32;
 
@@ -86,6 +88,8 @@ pub(super) struct Peer {
     lba_shift: u8,
     read_only: bool,
     has_zeroes: bool,
+    /// It has selected `base:allocation`.
+    describes: bool,
     stage: Stage,
     out: VecDeque<u8>,
     /// Bytes at the end of `out` that are not to be sent yet.
@@ -121,6 +125,7 @@ impl Peer {
     ) -> Self {
         stream.set_nonblocking(true).unwrap();
         let (has_zeroes, lists) = (how & 2 != 0, how & 4 != 0);
+        let describes = how & 8 != 0 && style != Style::Simple;
         // Not with extended headers.
         let by_name = how & 1 != 0 && style != Style::Extended;
         let mut peer = Self {
@@ -130,6 +135,7 @@ impl Peer {
             lba_shift,
             read_only,
             has_zeroes,
+            describes,
             stage: Stage::Greeting,
             out: VecDeque::new(),
             held_back: 0,
@@ -153,6 +159,19 @@ impl Peer {
             Style::Simple => {}
             Style::Structured => peer.option(8, &[]),
             Style::Extended => peer.option(11, &[]),
+        }
+        // The metadata contexts of the export; another one selects none.
+        let contexts = |export: &[u8; 2], context: &[u8; 15]| {
+            let len = [0, 0, 0, 15];
+            [&[0, 0, 0, 2][..], export, &[0, 0, 0, 1], &len, context].concat()
+        };
+        if how & 16 != 0 {
+            peer.option(9, &contexts(name, b"base:allocation"));
+        }
+        if describes {
+            peer.option(10, &contexts(name, b"base:allocation"));
+        } else if how & 32 != 0 && style != Style::Simple {
+            peer.option(10, &contexts(name, b"base:allocatioN"));
         }
         if by_name {
             peer.option(1, name);
@@ -217,6 +236,7 @@ impl Peer {
                 READ if is_chunked => DF,
                 WRITE if is_extended => PAYLOAD_LEN,
                 ZERO => NO_HOLE | FAST_ZERO,
+                STATUS if self.describes => REQ_ONE,
                 READ | WRITE | FLUSH | TRIM | CACHE => 0,
                 _ => return Expect::Error,
             };
@@ -228,6 +248,9 @@ impl Peer {
             return Expect::Success;
         }
         if ask.offset.checked_add(ask.len).is_none_or(|end| end > SIZE) {
+            return Expect::Error;
+        }
+        if ask.command == STATUS && ask.len == 0 {
             return Expect::Error;
         }
         let slow = FAST_ZERO | NO_HOLE;
@@ -287,7 +310,7 @@ impl Peer {
         if expects != Expect::Error {
             let (at, len) = (ask.offset as usize, ask.len as usize);
             match ask.command {
-                READ => model.look(self.id(cookie), at, len),
+                READ | STATUS => model.look(self.id(cookie), at, len),
                 WRITE => model.change(self.id(cookie), at, &data),
                 ZERO => model.change(self.id(cookie), at, &vec![0; len]),
                 TRIM => {
@@ -306,7 +329,7 @@ impl Peer {
         }
         let asked = Asked {
             command: ask.command,
-            is_one: ask.flags & DF != 0,
+            is_one: ask.flags & if ask.command == STATUS { REQ_ONE } else { DF } != 0,
             offset: ask.offset,
             len: ask.len,
             expects,
@@ -445,6 +468,7 @@ impl Peer {
                             1 => drop(options.pop_front()),
                             2 => assert_eq!(*option, 3),
                             3 => assert_eq!(*option, 7),
+                            4 => assert!([9, 10].contains(option)),
                             other => panic!("reply {other:#x} to option {option}"),
                         }
                         20 + len
@@ -519,6 +543,30 @@ impl Peer {
                 assert!(!asked.is_one || asked.came.len() == 1);
                 model.found((self.number, cookie), at as usize, &payload[8..]);
             }
+            5 | 6 => {
+                assert_eq!((kind == 6, flags), (is_extended, 1));
+                assert_eq!((asked.command, be(&payload[..4])), (STATUS, 1));
+                let (fixed, unit) = if is_extended { (8, 16) } else { (4, 8) };
+                let extents = payload[fixed..].chunks_exact(unit);
+                assert!(extents.remainder().is_empty() && extents.len() > 0);
+                assert!(!is_extended || be(&payload[4..8]) == extents.len() as u64);
+                assert!(!asked.is_one || extents.len() == 1);
+                let mut at = asked.offset;
+                for extent in extents {
+                    let (len, state) = extent.split_at(unit / 2);
+                    let len = be(len);
+                    assert!(len > 0 && within(at, len), "{len} at {at} of {asked:?}");
+                    match be(state) {
+                        0 => {}
+                        3 => {
+                            model.found((self.number, cookie), at as usize, &vec![0; len as usize])
+                        }
+                        other => panic!("state {other}"),
+                    }
+                    asked.came.push((at, len));
+                    at += len;
+                }
+            }
             0x8001 | 0x8002 => {
                 asked.error = be(&payload[..4]) as u32;
                 assert_ne!(asked.error, 0);
@@ -550,6 +598,9 @@ impl Peer {
         assert!(is_right, "{asked:?}");
         if asked.command == READ && asked.error == 0 {
             assert_eq!(came, asked.len, "all bytes come");
+        }
+        if asked.command == STATUS && asked.error == 0 {
+            assert!(came > 0, "a reply has an extent");
         }
         model.over(self.id(cookie), asked.error != 0);
     }

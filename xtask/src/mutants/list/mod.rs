@@ -3,6 +3,7 @@
 mod access;
 mod api;
 mod authentication;
+mod block_status;
 mod book;
 mod commands;
 mod consent;
@@ -63,6 +64,7 @@ const ALL: &[&[Mutation]] = &[
     access::MUTATIONS,
     api::MUTATIONS,
     authentication::MUTATIONS,
+    block_status::MUTATIONS,
     book::MUTATIONS,
     queues::MUTATIONS,
     memory_map::MUTATIONS,
