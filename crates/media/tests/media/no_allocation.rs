@@ -2,6 +2,7 @@
 
 use allocation_counter::measure;
 use media::{Direct, Medium, MediumKind, MediumSpec};
+use port::allocation::Query;
 use port::ticket::Ticket;
 use port::{Added, ByteRange, Channel as _, Done, Request};
 
@@ -32,6 +33,8 @@ fn no_command_allocates() {
         offset: 0,
         len: 4096,
     }; 256];
+    let (slba, blocks) = (0, 2048);
+    let query = Query { slba, blocks }.command(1, 1);
     let (offset, len) = (8192, 131_072);
     let requests = [
         Request::Read { offset, len },
@@ -54,6 +57,15 @@ fn no_command_allocates() {
         },
         Request::Deallocate { ranges: &ranges },
         Request::Flush,
+        Request::Command {
+            sqe: &query,
+            extent: ByteRange {
+                offset: 0,
+                len: 1 << 20,
+            },
+            lba_shift: 9,
+            fua: false,
+        },
     ];
     for medium in &media {
         let mut channel = medium.channel(DEPTH as u16).expect("a channel");
