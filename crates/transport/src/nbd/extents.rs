@@ -190,6 +190,17 @@ mod tests {
         let other: Vec<_> = (0..5000).map(|n| (1, n % 2 == 0)).collect();
         let (all, queries) = found((0, 5000 << 9), false, &other);
         assert_eq!((all.len(), queries), (1024, 1024));
+        let piece = Rest::new(0, 5000 << 9).read(9, 1 << 30);
+        let mut extents = Extents::new(&piece, 9, Style::Extended, false);
+        let mut queries = 0;
+        while !extents.is_over() {
+            let (blocks, is_hole) = other[queries];
+            extents.add(Run { blocks, is_hole });
+            queries += 1;
+        }
+        // Longer descriptors; the last query finds one more.
+        assert_eq!(extents.last().map(|(number, _)| number), Some(511));
+        assert_eq!(queries, 513);
         let same = vec![(1, true); 5000];
         let (all, queries) = found((0, 5000 << 9), false, &same);
         assert_eq!((all, queries), (vec![(1024 << 9, true)], 1024));
