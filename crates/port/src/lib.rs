@@ -6,7 +6,8 @@
 //!
 //! Reading order: [`channel`] (the contract), [`ticket`] (the duty to complete a command once),
 //! [`time`], [`namespace`] (where bytes are, and what commands may not do), [`set`] (command sets
-//! beside NVM), [`allocation`] (which blocks hold data), [`prp`] (where a command's data is), [`status`] (what the host sees).
+//! beside NVM), [`allocation`] (which blocks hold data), [`prp`] (where a command's data is),
+//! [`status`] (what the host sees).
 //!
 //! What it does NOT do: I/O, and keep any state.
 #![forbid(unsafe_code)]

@@ -4,10 +4,9 @@
 //! neighbours differ. Their number is bounded by a slot, and the queries by [`QUERIES`]: a reply
 //! may describe less than was asked for.
 
-use nbd::{ExtentState, Style};
+use nbd::ExtentState;
 use port::allocation::{Query, Run};
 
-use super::slots::SMALL_LEN;
 use super::split::Piece;
 
 /// Queries for one request.
@@ -54,13 +53,9 @@ pub(super) struct Extents {
 }
 
 impl Extents {
-    /// None yet of the blocks of a piece.
-    pub(super) fn new(piece: &Piece, lba_shift: u8, style: Style, is_one: bool) -> Self {
-        let most = if is_one {
-            1
-        } else {
-            (SMALL_LEN / style.extent_len() as usize) as u16
-        };
+    /// None yet of the blocks of a piece. There is room for `room` extents, at least one.
+    pub(super) fn new(piece: &Piece, lba_shift: u8, room: u16, is_one: bool) -> Self {
+        let most = if is_one { 1 } else { room };
         Self {
             lba_shift,
             next: piece.slba,
@@ -140,7 +135,7 @@ mod tests {
     /// Extents of a request, of runs from its first block on; and the queries.
     fn found(range: (u64, u64), is_one: bool, runs: &[(u32, bool)]) -> (Vec<(u64, bool)>, usize) {
         let piece = Rest::new(range.0, range.1).read(9, 1 << 30);
-        let mut extents = Extents::new(&piece, 9, Style::Structured, is_one);
+        let mut extents = Extents::new(&piece, 9, 1024, is_one);
         let mut all = Vec::new();
         let mut asked = piece.slba;
         let mut queries = 0;
@@ -191,14 +186,14 @@ mod tests {
         let (all, queries) = found((0, 5000 << 9), false, &other);
         assert_eq!((all.len(), queries), (1024, 1024));
         let piece = Rest::new(0, 5000 << 9).read(9, 1 << 30);
-        let mut extents = Extents::new(&piece, 9, Style::Extended, false);
+        let mut extents = Extents::new(&piece, 9, 512, false);
         let mut queries = 0;
         while !extents.is_over() {
             let (blocks, is_hole) = other[queries];
             extents.add(Run { blocks, is_hole });
             queries += 1;
         }
-        // Longer descriptors; the last query finds one more.
+        // Room for longer descriptors; the last query finds one more.
         assert_eq!(extents.last().map(|(number, _)| number), Some(511));
         assert_eq!(queries, 513);
         let same = vec![(1, true); 5000];

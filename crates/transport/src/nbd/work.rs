@@ -317,7 +317,8 @@ impl Work {
                 self.issue(slot, Use::Trim);
             }
             Kind::Status { is_one } => {
-                let extents = Extents::new(piece, self.offer.lba_shift, self.style, is_one);
+                let room = (SMALL_LEN / self.style.extent_len() as usize) as u16;
+                let extents = Extents::new(piece, self.offer.lba_shift, room, is_one);
                 self.issue(slot, Use::Status(extents));
             }
             _ => self.issue(slot, Use::Command),

@@ -58,8 +58,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "nbd-status-one",
         guard: "a request for one extent gets one",
         file: "crates/transport/src/nbd/extents.rs",
-        from: "let most = if is_one {",
-        to: "let most = if false && is_one {",
+        from: "let most = if is_one { 1 }",
+        to: "let most = if false && is_one { 1 }",
         test: unit("transport", "nbd::extents::tests::one_extent_is_one"),
     },
     Mutation {
