@@ -4,6 +4,7 @@ pub mod address;
 pub mod dma;
 pub mod doorbell;
 pub mod host;
+pub mod kernel;
 pub mod lost;
 pub mod mapping;
 pub mod ring;
