@@ -83,7 +83,7 @@ impl Format {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Our own crates.
-const CRATES: [&str; 34] = [
+const CRATES: [&str; 35] = [
     "api",
     "authentication",
     "client",
@@ -116,6 +116,7 @@ const CRATES: [&str; 34] = [
     "tls",
     "trace_file",
     "transport",
+    "ublk",
     "vfio_user",
     "vhost_user",
 ];

@@ -129,6 +129,8 @@ fn unsafe_code_in_the_wrong_place() {
     assert_one(&found("xtask/src/x.rs", "unsafe fn f() {}\n"), "belongs in");
     assert_eq!(found_in_memory(source), [""; 0]);
     assert_eq!(found("crates/media/src/file/ring/mod.rs", source), [""; 0]);
+    assert_eq!(found("crates/ublk/src/device.rs", source), [""; 0]);
+    assert_one(&found("crates/ublk/src/abi.rs", source), "belongs in");
     assert_eq!(
         found_in_rust("// unsafe { }\nconst A: &str = \"unsafe {\"; // unsafe\n"),
         [""; 0]
