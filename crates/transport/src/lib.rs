@@ -24,5 +24,6 @@ mod host;
 pub mod nbd;
 pub mod nvme_tcp;
 pub mod secure;
+pub mod ublk;
 pub mod vfio_user;
 pub mod vhost_user;

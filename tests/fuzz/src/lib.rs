@@ -27,6 +27,10 @@ mod tcp_stream;
 mod tcp_target;
 mod tls_hello;
 mod trace_file;
+// The double of the driver that sessions are tested with.
+#[path = "../../../crates/transport/tests/transport/ublk/kernel.rs"]
+mod ublk_kernel;
+mod ublk_session;
 mod vhost_session;
 
 use arbitrary::{Arbitrary, Unstructured};
@@ -73,6 +77,8 @@ targets! {
     tls_hello
     /// Files with traces have any content.
     trace_file
+    /// The driver of a block device makes any requests, against a plain array.
+    ublk_session
     /// A front end of a vhost-user-blk device sends anything, and its guest writes anything.
     vhost_session
 }

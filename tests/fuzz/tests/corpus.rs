@@ -96,6 +96,7 @@ replayed! {
     tcp_target
     tls_hello
     trace_file
+    ublk_session
     vhost_session
 }
 

@@ -13,6 +13,8 @@ pub(crate) struct Identity {
     start: u64,
     nguid: [u8; 16],
     eui64: [u8; 8],
+    /// It has another command set than NVM.
+    has_set: bool,
 }
 
 impl Identity {
@@ -24,6 +26,7 @@ impl Identity {
             start: namespace.start,
             nguid: namespace.nguid,
             eui64: namespace.eui64,
+            has_set: namespace.set.is_some(),
         }
     }
 
@@ -32,7 +35,7 @@ impl Identity {
     pub(crate) fn find<'t>(&self, namespaces: &'t NamespaceTable) -> Option<&'t Namespace> {
         let is_same = |it: &&Namespace| {
             let all = it.restrictions.as_ref().and_then(|it| it.all);
-            it.set.is_none() && Self::of(it) == *self && all != Some(Status::FORMAT_IN_PROGRESS)
+            Self::of(it) == *self && all != Some(Status::FORMAT_IN_PROGRESS)
         };
         namespaces.get(self.nsid).filter(is_same)
     }

@@ -5,12 +5,14 @@
 //! commands of its own that make and delete I/O queues ([`Step`]). It does NOT know where commands
 //! come from and what their data are.
 
+mod entries;
 mod identity;
 mod opening;
 mod registers;
 mod rings;
 mod steps;
 
+pub(crate) use self::entries::{Blocks, Entries};
 pub(crate) use self::identity::Identity;
 pub(crate) use self::opening::{ADMIN_LEN, Failed, Opening, QID};
 pub(crate) use self::registers::{point, state};

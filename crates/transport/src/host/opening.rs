@@ -6,7 +6,7 @@
 
 use controller::Controller;
 use memory::HostMemory;
-use nvme_spec::registers::{CC, Cc};
+use nvme_spec::registers::{CC, Cc, CommandSetSelected};
 use port::time::Time;
 
 use super::registers::{point, state};
@@ -45,11 +45,12 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Enables a controller that was just made, and that has a view of this memory. `None`: there
-    /// is no memory.
+    /// Enables a controller that was just made, and that has a view of this memory, with these
+    /// command sets. `None`: there is no memory.
     pub(crate) fn begin(
         controller: &mut Controller,
         memory: &HostMemory,
+        sets: CommandSetSelected,
         now: Time,
     ) -> Option<Self> {
         let mut admin = Rings::new(0, ADMIN_ENTRIES, ADMIN_ENTRIES, memory)?;
@@ -57,6 +58,7 @@ impl Opening {
         controller.connect([0; 16], 0);
         point(controller, &mut admin);
         let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4);
+        let cc = cc.with_css(sets);
         controller.bar_write(0, CC, &u32::from(cc).to_le_bytes());
         Some(Self {
             admin,

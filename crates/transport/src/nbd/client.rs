@@ -10,6 +10,7 @@ use controller::Controller;
 use memory::guest::socket::receive_with;
 use memory::{Access, ClientMappings, DmaMap, HostMemory, Iova};
 use nbd::{EXTENDED_REQUEST_LEN, Request};
+use nvme_spec::registers::CommandSetSelected;
 use port::time::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -95,7 +96,8 @@ impl Client {
             .map_err(io::Error::other)?;
         controller.set_view(map.view(), mappings.lost());
         controller.set_inside();
-        let opening = Opening::begin(controller, &memory, now).ok_or_else(none)?;
+        let opening =
+            Opening::begin(controller, &memory, CommandSetSelected::NVM, now).ok_or_else(none)?;
         let name = offer.export.name.clone();
         let max_transfer = controller.config().max_transfer.into();
         let agreed = Agreed {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use controller::Controller;
 use memory::{DmaView, Hint, HostMemory};
+use nvme_spec::registers::CommandSetSelected;
 use port::namespace::Namespace;
 use port::time::Time;
 use vhost_user::{Features, ProtocolFeatures};
@@ -113,7 +114,8 @@ impl Session {
         let memory = HostMemory::new(ADMIN_LEN + rings_len(entries) + SLOTS_LEN)?;
         let mut regions = Regions::new(&memory)?;
         regions.publish(controller);
-        let opening = Opening::begin(controller, &memory, now).ok_or_else(none)?;
+        let opening =
+            Opening::begin(controller, &memory, CommandSetSelected::NVM, now).ok_or_else(none)?;
         let queue = Rings::new(QID, entries, entries, &memory).ok_or_else(none)?;
         let namespace = disk.is.find(controller.namespaces());
         let namespace = namespace.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;

@@ -6,4 +6,5 @@ mod nbd;
 mod nvme_tcp;
 mod resume;
 mod session;
+mod ublk;
 mod vhost_user;
