@@ -19,6 +19,7 @@ use transport::nbd;
 use transport::nvme_tcp::{Access, DiscoveryLog, Tls};
 
 use super::answer::{Answer, answer};
+use super::devices::Devices;
 use super::looks::LookAsked;
 use super::message::{
     ANSWER_TIMEOUT, Address, MAILBOX_LEN, Message, Movable, NewController, NewSubsystem, Pulse,
@@ -116,6 +117,11 @@ impl ReactorHandle {
     /// A probe for any thread.
     pub fn pulse(&self) -> Pulse {
         Pulse(self.address.clone())
+    }
+
+    /// What the thread of a controller's block device asks of this reactor.
+    pub fn devices(&self, slot: ControllerSlot) -> Devices {
+        Devices::new(self.address(), slot)
     }
 
     fn send(&self, message: Message) -> anyhow::Result<()> {

@@ -7,7 +7,8 @@
 //! [`snapshots`] captures the state of timing models, [`maps`] that of media, and `reports` passes
 //! reports of drives on. [`custody`] has the locks of media that move. [`inspect`] inspects queues
 //! on any reactor. [`presence`] shows whether a host is attached, and [`network`] what hosts over
-//! NVMe/TCP, NBD and vhost-user-blk have done. [`memory_care`] and [`nodes`] look after the memory
+//! NVMe/TCP, NBD and vhost-user-blk and block devices have done. [`devices`] is what the threads of
+//! block devices ask. [`memory_care`] and [`nodes`] look after the memory
 //! that reactors copy. `branches` has the queues of hosts over NVMe/TCP whose controllers are on
 //! another reactor.
 //!
@@ -18,6 +19,7 @@
 pub mod answer;
 mod branches;
 pub mod custody;
+pub mod devices;
 mod door;
 pub mod handle;
 mod hosted;

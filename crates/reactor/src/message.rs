@@ -3,6 +3,7 @@
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,9 @@ use port::ChannelId;
 use subsystem::{Allocated, ControllerRecord, OperatorRequest, Record, SubsystemConfig};
 use transport::nbd;
 use transport::nvme_tcp::{Access, Branch, DiscoveryLog, End, TargetConfig, Tls};
+use transport::ublk::{Disk, News};
 use transport::vfio_user::{Custody, Entrance};
+use ublk::Device;
 
 use super::answer::{Answer, Answered, answer};
 use super::lines::Vectors;
@@ -96,6 +99,11 @@ pub(crate) enum Message {
     /// End a controller's hosts over NVMe/TCP, NBD clients or front end whose controllers have
     /// these identifiers; the answer is those that were there.
     Disconnect(ControllerSlot, Vec<u16>, Answer<Vec<u16>>),
+    /// Report the only namespace that the block device of a controller can have, with its name, or
+    /// how many there are.
+    OnlyNamespace(ControllerSlot, Answer<Result<(String, Disk), usize>>),
+    /// Serve the block device of a controller.
+    AttachDevice(ControllerSlot, Box<NewDevice>, Answer<Result<(), String>>),
     /// End all hosts over NVMe/TCP, all NBD clients and all front ends.
     DisconnectAll(Answer<()>),
     /// Report whether no connection over NVMe/TCP is to close.
@@ -172,6 +180,9 @@ pub enum Way {
     Nbd(NbdListening),
     /// Over vhost-user-blk, each front end with a controller of its own that is made when it comes.
     VhostUserBlk(VhostListening),
+    /// By a block device of this machine, with a controller of its own that is made when the device
+    /// is.
+    Ublk,
 }
 
 /// A listening socket for hosts over NVMe/TCP.
@@ -212,6 +223,19 @@ pub struct VhostListening {
     pub listener: UnixListener,
     /// Rings that the device has: 1 to [`transport::vhost_user::RINGS`].
     pub rings: u16,
+}
+
+/// A block device of this machine to serve.
+#[derive(Debug)]
+pub struct NewDevice {
+    /// The server's end.
+    pub device: Device,
+    /// Name of its namespace.
+    pub name: String,
+    /// Its namespace.
+    pub disk: Disk,
+    /// Where to say what becomes of it.
+    pub news: Sender<News>,
 }
 
 /// A controller to serve.

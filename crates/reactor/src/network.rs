@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use subsystem::HealthRecord;
 use transport::nvme_tcp::Counters;
-use transport::{nbd, vhost_user};
+use transport::{nbd, ublk, vhost_user};
 
 /// See the module. Names are those of [`transport::nvme_tcp::End`],
 /// [`transport::nvme_tcp::Refusal`], [`transport::nbd::End`] and [`transport::vhost_user::End`], so
@@ -20,7 +20,10 @@ pub struct NetworkCounts {
     pub nbd: nbd::Counters,
     /// What all front ends of vhost-user-blk have done, also those that have ended.
     pub vhost: vhost_user::Counters,
-    /// Associations, NBD clients and front ends that have ended, by the name of their end.
+    /// What all block devices have done, also those that have ended.
+    pub ublk: ublk::Counters,
+    /// Associations, NBD clients, front ends and block devices that have ended, by the name of
+    /// their end.
     pub ended: BTreeMap<&'static str, u64>,
     /// What commands of hosts that have left moved.
     pub(crate) moved: HealthRecord,
@@ -35,6 +38,7 @@ pub(crate) enum Done {
     Tcp(Counters),
     Nbd(nbd::Counters),
     Vhost(vhost_user::Counters),
+    Ublk(ublk::Counters),
 }
 
 impl NetworkCounts {
@@ -49,6 +53,7 @@ impl NetworkCounts {
             Done::Tcp(done) => self.all.add(done),
             Done::Nbd(done) => self.nbd.add(done),
             Done::Vhost(done) => self.vhost.add(done),
+            Done::Ublk(done) => self.ublk.add(done),
         }
     }
 

@@ -1,5 +1,5 @@
-//! The controller of a host over NVMe/TCP, of an NBD client, or of a front end of vhost-user-blk:
-//! it exists for as long as the host's association or connection does.
+//! The controller of a host over NVMe/TCP, of an NBD client, of a front end of vhost-user-blk, or
+//! of a block device: it exists for as long as the host's association, connection or device does.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -182,6 +182,7 @@ impl Attached {
                 poller.set(notifications, source, Interest::INPUT)?;
                 watch_only(connection)
             }
+            Link::Ublk(session) => poller.set(session.wake(), source, Interest::INPUT),
         }
     }
 
@@ -203,10 +204,15 @@ impl Attached {
         matches!(self.link, Some(Link::Nbd(_)))
     }
 
-    /// Whether it is a front end's that has not ended.
+    /// Whether it is a block device's.
+    pub(crate) fn is_block_device(&self) -> bool {
+        matches!(self.link, Some(Link::Ublk(_)))
+    }
+
+    /// Whether it is a front end's, or a block device's, that has not ended.
     #[inline]
     pub(crate) fn is_front_end(&self) -> bool {
-        matches!(self.link, Some(Link::Vhost(_)))
+        matches!(self.link, Some(Link::Vhost(_) | Link::Ublk(_)))
     }
 
     /// Whether it is a front end's that the reactor is to look at without an event from now on.
@@ -223,16 +229,17 @@ impl Attached {
     /// Has the driver of a front end notify from now on. False where it has something meanwhile: it
     /// is hot then. Others always wake the reactor.
     pub(crate) fn arm(&mut self, controller: &Controller) -> bool {
-        let has_io = self.has_io;
-        if let Some(Link::Vhost(session)) = &mut self.link
-            && !self.is_armed
-        {
-            self.is_armed =
-                session.is_valid(controller) && !session.has_posted(has_io) && session.arm();
-            self.has_more |= !self.is_armed;
-            return self.is_armed;
-        }
-        true
+        let Some(link) = self.link.as_mut().filter(|_| !self.is_armed) else {
+            return true;
+        };
+        let has_more = !link.is_valid(controller) || link.has_posted(self.has_io);
+        self.is_armed = match link {
+            Link::Vhost(session) => !has_more && session.arm(),
+            Link::Ublk(session) => !has_more && session.arm(),
+            Link::Tcp(_) | Link::Nbd(_) => return true,
+        };
+        self.has_more |= !self.is_armed;
+        self.is_armed
     }
 
     /// Whether the driver of this front end notifies.
@@ -375,7 +382,7 @@ impl Attached {
     fn association(&self) -> Option<&Association> {
         match &self.link {
             Some(Link::Tcp(association)) => Some(association),
-            Some(Link::Nbd(_) | Link::Vhost(_)) | None => None,
+            Some(Link::Nbd(_) | Link::Vhost(_) | Link::Ublk(_)) | None => None,
         }
     }
 
@@ -411,7 +418,7 @@ impl Attached {
     ) -> Result<(), Branch> {
         match &mut self.link {
             Some(Link::Tcp(association)) => association.come_back(branch, end, controller, now),
-            Some(Link::Nbd(_) | Link::Vhost(_)) | None => Err(branch),
+            Some(Link::Nbd(_) | Link::Vhost(_) | Link::Ublk(_)) | None => Err(branch),
         }
     }
 
@@ -424,7 +431,7 @@ impl Attached {
     pub(crate) fn may_stay(&self, access: &Access) -> bool {
         match &self.link {
             Some(Link::Tcp(it)) => access.keeps(&it.host().nqn, it.proof(), it.is_secured()),
-            Some(Link::Nbd(_) | Link::Vhost(_)) => true,
+            Some(Link::Nbd(_) | Link::Vhost(_) | Link::Ublk(_)) => true,
             None => false,
         }
     }

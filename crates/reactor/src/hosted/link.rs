@@ -1,12 +1,14 @@
-//! The host's side of a dynamic controller: an association over NVMe/TCP, an NBD client, or a front
-//! end of vhost-user-blk.
+//! The host's side of a dynamic controller: an association over NVMe/TCP, an NBD client, a front
+//! end of vhost-user-blk, or a block device of this machine.
 
 use std::fmt;
 
+use ::ublk::Ring;
 use controller::Controller;
 use port::time::Time;
 use transport::nbd::{self, Client};
 use transport::nvme_tcp::{Association, End, Farewell, Proof};
+use transport::ublk;
 use transport::vhost_user::{self, Session};
 
 use crate::network::Done;
@@ -17,6 +19,7 @@ pub(crate) enum Link {
     Tcp(Box<Association>),
     Nbd(Box<Client>),
     Vhost(Box<Session>),
+    Ublk(Box<ublk::Session<Ring>>),
 }
 
 /// Why the reactor ends a host.
@@ -34,6 +37,7 @@ pub(super) enum Ended {
     Tcp(End),
     Nbd(nbd::End),
     Vhost(vhost_user::End),
+    Ublk(ublk::End),
 }
 
 impl Ended {
@@ -43,6 +47,7 @@ impl Ended {
             Ended::Tcp(end) => end.name(),
             Ended::Nbd(end) => end.name(),
             Ended::Vhost(end) => end.name(),
+            Ended::Ublk(end) => end.name(),
         }
     }
 }
@@ -53,17 +58,18 @@ impl fmt::Display for Ended {
             Ended::Tcp(end) => end.fmt(f),
             Ended::Nbd(end) => end.fmt(f),
             Ended::Vhost(end) => end.fmt(f),
+            Ended::Ublk(end) => end.fmt(f),
         }
     }
 }
 
 impl Link {
-    /// What the host has proved. There is nothing to prove over NBD and vhost-user-blk.
+    /// What the host has proved. Only one over NVMe/TCP has something to prove.
     #[inline]
     pub(super) fn proof(&self) -> Proof {
         match self {
             Link::Tcp(association) => association.proof(),
-            Link::Nbd(_) | Link::Vhost(_) => Proof::Unasked,
+            Link::Nbd(_) | Link::Vhost(_) | Link::Ublk(_) => Proof::Unasked,
         }
     }
 
@@ -93,6 +99,10 @@ impl Link {
                 let polled = session.poll(controller, now, is_hot);
                 (polled.worked, polled.ended.map(Ended::Vhost))
             }
+            Link::Ublk(session) => {
+                let polled = session.poll(controller, now, is_hot);
+                (polled.worked, polled.ended.map(Ended::Ublk))
+            }
         }
     }
 
@@ -102,6 +112,7 @@ impl Link {
             Link::Tcp(association) => association.has_io_in_flight(),
             Link::Nbd(client) => client.has_io_in_flight(),
             Link::Vhost(session) => session.has_io_in_flight(),
+            Link::Ublk(session) => session.has_io_in_flight(),
         }
     }
 
@@ -111,6 +122,7 @@ impl Link {
             Link::Tcp(association) => association.next_deadline(),
             Link::Nbd(client) => client.next_deadline(),
             Link::Vhost(session) => session.next_deadline(),
+            Link::Ublk(session) => session.next_deadline(),
         }
     }
 
@@ -120,6 +132,7 @@ impl Link {
             Link::Tcp(association) => association.has_posted(io),
             Link::Nbd(client) => client.has_posted(io),
             Link::Vhost(session) => session.has_posted(io),
+            Link::Ublk(session) => session.has_posted(io),
         }
     }
 
@@ -131,6 +144,7 @@ impl Link {
             Link::Tcp(_) => true,
             Link::Nbd(client) => client.is_valid(controller),
             Link::Vhost(session) => session.is_valid(controller),
+            Link::Ublk(session) => session.is_valid(controller),
         }
     }
 
@@ -140,6 +154,7 @@ impl Link {
             Link::Tcp(association) => association.drain(controller, now),
             Link::Nbd(client) => client.drain(controller, now),
             Link::Vhost(session) => session.drain(controller, now),
+            Link::Ublk(session) => session.drain(controller, now),
         }
     }
 
@@ -150,6 +165,8 @@ impl Link {
             Link::Tcp(association) => association.changes(),
             Link::Nbd(client) => client.changes(),
             Link::Vhost(session) => session.changes(),
+            // It is watched by one descriptor for as long as it lives.
+            Link::Ublk(_) => 0,
         }
     }
 
@@ -162,6 +179,8 @@ impl Link {
             (Link::Nbd(_), Cause::Removed) => Ended::Nbd(nbd::End::Removed),
             (Link::Vhost(_), Cause::TooMany) => Ended::Vhost(vhost_user::End::Taken),
             (Link::Vhost(_), Cause::Removed) => Ended::Vhost(vhost_user::End::Removed),
+            (Link::Ublk(_), Cause::TooMany) => Ended::Ublk(ublk::End::Taken),
+            (Link::Ublk(_), Cause::Removed) => Ended::Ublk(ublk::End::Removed),
         }
     }
 
@@ -170,6 +189,7 @@ impl Link {
             Link::Tcp(association) => Done::Tcp(association.counters()),
             Link::Nbd(client) => Done::Nbd(client.counters()),
             Link::Vhost(session) => Done::Vhost(session.counters()),
+            Link::Ublk(session) => Done::Ublk(session.counters()),
         }
     }
 
@@ -181,6 +201,10 @@ impl Link {
                 association.recall_all();
                 let recalls = association.take_recalls();
                 (recalls, association.end(end, now))
+            }
+            (Link::Ublk(session), Ended::Ublk(end)) => {
+                session.end(end);
+                (Vec::new(), Vec::new())
             }
             _ => (Vec::new(), Vec::new()),
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod association;
 pub(crate) mod back_end;
+pub(crate) mod block_device;
 pub(crate) mod entrance;
 pub(crate) mod exports;
 pub(crate) mod link;
@@ -22,6 +23,7 @@ use transport::vfio_user::Session;
 
 use self::association::Attached;
 use self::back_end::BackEnd;
+use self::block_device::BlockDevice;
 use self::entrance::Roster;
 use self::exports::Exports;
 use self::local::Local;
@@ -41,7 +43,9 @@ pub(crate) enum Front {
     Exports(Box<Exports>),
     /// One front end of vhost-user-blk at a time, with a controller of its own.
     BackEnd(Box<BackEnd>),
-    /// The controller of a host of the latter three.
+    /// A block device of this machine, with a controller of its own.
+    BlockDevice(Box<BlockDevice>),
+    /// The controller of a host of the latter four.
     Association(Box<Attached>),
 }
 
@@ -84,9 +88,7 @@ impl Hosted {
     fn local(&self) -> Option<&Local> {
         match &self.front {
             Front::Local(local) => Some(local),
-            Front::Target(_) | Front::Exports(_) | Front::BackEnd(_) | Front::Association(_) => {
-                None
-            }
+            _ => None,
         }
     }
 
@@ -94,9 +96,7 @@ impl Hosted {
     fn local_mut(&mut self) -> Option<&mut Local> {
         match &mut self.front {
             Front::Local(local) => Some(local),
-            Front::Target(_) | Front::Exports(_) | Front::BackEnd(_) | Front::Association(_) => {
-                None
-            }
+            _ => None,
         }
     }
 
@@ -104,7 +104,7 @@ impl Hosted {
     pub(crate) fn target_mut(&mut self) -> Option<&mut Target> {
         match &mut self.front {
             Front::Target(target) => Some(target),
-            Front::Local(_) | Front::Exports(_) | Front::BackEnd(_) | Front::Association(_) => None,
+            _ => None,
         }
     }
 
@@ -112,7 +112,7 @@ impl Hosted {
     pub(crate) fn exports_mut(&mut self) -> Option<&mut Exports> {
         match &mut self.front {
             Front::Exports(exports) => Some(exports),
-            Front::Local(_) | Front::Target(_) | Front::BackEnd(_) | Front::Association(_) => None,
+            _ => None,
         }
     }
 
@@ -120,7 +120,15 @@ impl Hosted {
     pub(crate) fn back_end_mut(&mut self) -> Option<&mut BackEnd> {
         match &mut self.front {
             Front::BackEnd(back_end) => Some(back_end),
-            Front::Local(_) | Front::Target(_) | Front::Exports(_) | Front::Association(_) => None,
+            _ => None,
+        }
+    }
+
+    /// The entrance of a block device.
+    pub(crate) fn block_device_mut(&mut self) -> Option<&mut BlockDevice> {
+        match &mut self.front {
+            Front::BlockDevice(device) => Some(device),
+            _ => None,
         }
     }
 
@@ -130,6 +138,7 @@ impl Hosted {
             Front::Target(target) => Some(target.roster()),
             Front::Exports(exports) => Some(exports.roster()),
             Front::BackEnd(back_end) => Some(back_end.roster()),
+            Front::BlockDevice(device) => Some(device.roster()),
             Front::Local(_) | Front::Association(_) => None,
         }
     }
@@ -139,6 +148,7 @@ impl Hosted {
             Front::Target(target) => Some(target.roster_mut()),
             Front::Exports(exports) => Some(exports.roster_mut()),
             Front::BackEnd(back_end) => Some(back_end.roster_mut()),
+            Front::BlockDevice(device) => Some(device.roster_mut()),
             Front::Local(_) | Front::Association(_) => None,
         }
     }
@@ -148,7 +158,7 @@ impl Hosted {
     pub(crate) fn is_entrance(&self) -> bool {
         matches!(
             self.front,
-            Front::Target(_) | Front::Exports(_) | Front::BackEnd(_)
+            Front::Target(_) | Front::Exports(_) | Front::BackEnd(_) | Front::BlockDevice(_)
         )
     }
 
@@ -158,6 +168,7 @@ impl Hosted {
             Front::Target(target) => target.close(now, poller),
             Front::Exports(exports) => exports.close(poller),
             Front::BackEnd(back_end) => back_end.close(poller),
+            Front::BlockDevice(device) => device.close(),
             Front::Local(_) | Front::Association(_) => {}
         }
     }
@@ -168,6 +179,7 @@ impl Hosted {
             Front::Target(target) => target.open(poller),
             Front::Exports(exports) => exports.open(poller),
             Front::BackEnd(back_end) => back_end.open(poller),
+            Front::BlockDevice(device) => device.open(),
             Front::Local(_) | Front::Association(_) => {}
         }
     }
@@ -177,7 +189,7 @@ impl Hosted {
     pub(crate) fn association_mut(&mut self) -> Option<&mut Attached> {
         match &mut self.front {
             Front::Association(attached) => Some(attached),
-            Front::Local(_) | Front::Target(_) | Front::Exports(_) | Front::BackEnd(_) => None,
+            _ => None,
         }
     }
 
@@ -185,7 +197,7 @@ impl Hosted {
     pub(crate) fn target(&self) -> Option<ControllerSlot> {
         match &self.front {
             Front::Association(attached) => Some(attached.target()),
-            Front::Local(_) | Front::Target(_) | Front::Exports(_) | Front::BackEnd(_) => None,
+            _ => None,
         }
     }
 
@@ -193,9 +205,9 @@ impl Hosted {
     #[inline]
     pub(crate) fn take_leaving(&mut self) -> Vec<Farewell> {
         match &mut self.front {
-            Front::Local(_) | Front::Exports(_) | Front::BackEnd(_) => Vec::new(),
             Front::Target(target) => target.take_leaving(),
             Front::Association(attached) => attached.take_leaving(),
+            _ => Vec::new(),
         }
     }
 
@@ -229,6 +241,7 @@ impl Hosted {
             Front::Target(target) => target.watch(poller),
             Front::Exports(exports) => exports.watch(poller),
             Front::BackEnd(back_end) => back_end.watch(poller),
+            Front::BlockDevice(_) => Ok(()),
             Front::Association(attached) => attached.watch(poller),
         }
     }
@@ -245,6 +258,7 @@ impl Hosted {
             Front::Target(target) => target.roster().is_leaving(),
             Front::Exports(exports) => exports.roster().is_leaving(),
             Front::BackEnd(back_end) => back_end.is_to_serve() || back_end.roster().is_leaving(),
+            Front::BlockDevice(device) => device.roster().is_leaving(),
             Front::Association(attached) => attached.is_in_transition(),
         }
     }
@@ -256,6 +270,7 @@ impl Hosted {
             Front::Target(target) => target.next_deadline(),
             Front::Exports(exports) => exports.next_deadline(),
             Front::BackEnd(back_end) => back_end.next_deadline(),
+            Front::BlockDevice(_) => None,
             Front::Association(attached) => attached.next_deadline(),
         }
     }
@@ -282,8 +297,8 @@ impl Hosted {
     pub(crate) fn poll(&mut self, controller: &mut Controller, now: Time, poller: &Poller) -> bool {
         match &mut self.front {
             Front::Local(local) => local.poll(controller, now, poller),
-            Front::Target(_) | Front::Exports(_) | Front::BackEnd(_) => false,
             Front::Association(attached) => attached.poll(controller, now, poller, false),
+            _ => false,
         }
     }
 
@@ -310,7 +325,7 @@ impl Hosted {
             Front::Target(target) => target.poll(now, poller),
             Front::Exports(exports) => exports.poll(now, poller),
             Front::BackEnd(back_end) => back_end.poll(),
-            Front::Association(_) => false,
+            Front::BlockDevice(_) | Front::Association(_) => false,
         }
     }
 
@@ -328,6 +343,7 @@ impl Hosted {
             Front::Target(target) => target.remove(now, poller, answer),
             Front::Exports(exports) => exports.remove(poller, answer),
             Front::BackEnd(back_end) => back_end.remove(poller, answer),
+            Front::BlockDevice(device) => device.remove(answer),
             Front::Association(_) => {}
         }
     }
@@ -339,6 +355,7 @@ impl Hosted {
             Front::Target(target) => target.roster().is_removed(),
             Front::Exports(exports) => exports.roster().is_removed(),
             Front::BackEnd(back_end) => back_end.roster().is_removed(),
+            Front::BlockDevice(device) => device.roster().is_removed(),
             Front::Association(attached) => attached.has_ended(),
         }
     }
@@ -350,6 +367,7 @@ impl Hosted {
             Front::Target(target) => target.finish(),
             Front::Exports(exports) => exports.finish(),
             Front::BackEnd(back_end) => back_end.finish(),
+            Front::BlockDevice(device) => device.finish(),
             Front::Association(attached) => attached.finish(),
         }
     }

@@ -13,11 +13,12 @@ use machine::clock::Clock;
 use memory::DoorbellPages;
 use subsystem::Subsystem;
 use transport::vfio_user::{Entrance, Moving, Resumed, Session, SessionConfig};
-use transport::{nbd, vhost_user};
+use transport::{nbd, ublk, vhost_user};
 
 use super::Reactor;
 use crate::answer::Answer;
 use crate::hosted::back_end::BackEnd;
+use crate::hosted::block_device::BlockDevice;
 use crate::hosted::exports::Exports;
 use crate::hosted::local::Local;
 use crate::hosted::target::Target;
@@ -42,7 +43,7 @@ impl Reactor {
         };
         let resumed = match &mut way {
             Way::VfioUser(entrance) => take_resumed(entrance, &config, &session_config),
-            Way::NvmeTcp(_) | Way::Nbd(_) | Way::VhostUserBlk(_) => None,
+            Way::NvmeTcp(_) | Way::Nbd(_) | Way::VhostUserBlk(_) | Way::Ublk => None,
         };
         let template = config.clone();
         let (slot, session) = match resumed {
@@ -80,6 +81,17 @@ impl Reactor {
                 };
                 let back_end = BackEnd::new(template, slot, subsystem, listening, presence)?;
                 Front::BackEnd(Box::new(back_end))
+            }
+            Way::Ublk => {
+                let template = ControllerConfig {
+                    queues: ublk::QUEUES,
+                    queue_depth: ublk::QUEUE_DEPTH,
+                    // The kernel divides requests by the device's limit alone.
+                    max_transfer: template.max_transfer.max(ublk::MAX_IO),
+                    // A device has no capsules.
+                    ..self.template_of(slot, template, 0)?
+                };
+                Front::BlockDevice(Box::new(BlockDevice::new(template, subsystem, presence)))
             }
             Way::Nbd(listening) => {
                 let template = ControllerConfig {

@@ -1,5 +1,6 @@
 //! The reactor's thread: turns, periodic polls of the sockets, and sleep.
 
+mod block_devices;
 mod branches;
 mod channels;
 mod controllers;
@@ -480,6 +481,12 @@ impl Reactor {
             Message::Disconnect(slot, cntlids, answer) => {
                 let is_named = |host: &Attached| cntlids.contains(&host.cntlid());
                 answer.send(self.end_associations(slot.0, is_named));
+            }
+            Message::OnlyNamespace(slot, answer) => {
+                answer.send(self.only_block_namespace(slot.0));
+            }
+            Message::AttachDevice(slot, new, answer) => {
+                answer.send(self.attach_device(slot, *new));
             }
             Message::DisconnectAll(answer) => {
                 self.disconnect_all();

@@ -223,7 +223,7 @@ impl Reactor {
             return;
         };
         roster.associated(slot);
-        let is_front_end = matches!(link, Link::Vhost(_));
+        let is_front_end = matches!(link, Link::Vhost(_) | Link::Ublk(_));
         let attached = Attached::new(roster, at, slot, link, host, now);
         let tenant = roster.tenant();
         self.engine.watch_commands(slot, Some(watching.clone()));
@@ -409,7 +409,8 @@ impl Reactor {
             if let Some(hosted) = &mut self.hosted[index] {
                 hosted.close(now, &self.poller);
             }
-            self.end_associations(index, |_| true);
+            // The kernel keeps what a block device has not ended for the next process.
+            self.end_associations(index, |host| !host.is_block_device());
             self.take_leaving(index);
         }
     }

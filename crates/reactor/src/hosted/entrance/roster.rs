@@ -46,7 +46,7 @@ pub(crate) struct Roster {
 
 impl Roster {
     /// No host; `hosts`: the maximum number of hosts.
-    pub(super) fn new(
+    pub(in crate::hosted) fn new(
         template: ControllerConfig,
         subsystem: SubsystemSlot,
         hosts: usize,
@@ -179,7 +179,7 @@ impl Roster {
     }
 
     /// Begins the removal. False where it has begun before.
-    pub(super) fn remove(&mut self, answer: Answer<()>) -> bool {
+    pub(in crate::hosted) fn remove(&mut self, answer: Answer<()>) -> bool {
         self.removal.replace(answer).is_none()
     }
 
@@ -194,7 +194,7 @@ impl Roster {
     }
 
     /// Reports the end of the removal.
-    pub(super) fn finish(self) {
+    pub(in crate::hosted) fn finish(self) {
         if let Some(answer) = self.removal {
             answer.send(());
         }
