@@ -13,7 +13,7 @@ pub struct QueuesReport {
     pub time_ns: u64,
     /// Doorbell delivery: `mapped` (the host writes into a polled page), `shadow` (the host writes
     /// into its own buffers, Doorbell Buffer Config), `trapped` (each write is a message) or `none`
-    /// (NVMe/TCP, NBD and vhost-user-blk: queues are in `hosts`).
+    /// (NVMe/TCP, NBD, vhost-user-blk and ublk: queues are in `hosts`).
     pub doorbells: String,
     /// Age from which a command counts as stuck, in nanoseconds.
     pub stuck_after_ns: u64,
@@ -22,7 +22,8 @@ pub struct QueuesReport {
     pub admin: Option<CompletionQueue>,
     /// I/O completion queues that the host created.
     pub queues: Vec<CompletionQueue>,
-    /// Hosts over NVMe/TCP, NBD clients or the vhost-user-blk front end, up to 16.
+    /// Hosts over NVMe/TCP, NBD clients, the vhost-user-blk front end or the block device, up to
+    /// 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostQueues>,
     /// Number of hosts not shown: `cntlid` selects one.
@@ -31,7 +32,8 @@ pub struct QueuesReport {
 }
 
 impl QueuesReport {
-    /// Whether its hosts come over NVMe/TCP, NBD or vhost-user-blk, and have queues of their own.
+    /// Whether its hosts come over NVMe/TCP, NBD, vhost-user-blk or ublk, and have queues of their
+    /// own.
     pub fn has_many_hosts(&self) -> bool {
         self.doorbells == "none"
     }
@@ -46,11 +48,11 @@ pub struct HostQueues {
     /// Protocol of the host.
     #[serde(default)]
     pub protocol: Protocol,
-    /// Host NQN. Absent over NBD and vhost-user-blk.
+    /// Host NQN. Absent over NBD, vhost-user-blk and ublk.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub nqn: String,
-    /// Export of an NBD client, or namespace of a vhost-user-blk front end: the name of a
-    /// namespace.
+    /// Export of an NBD client, or namespace of a vhost-user-blk front end or of a block device:
+    /// the name of a namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export: Option<String>,
     /// Admin queue, while the controller is enabled.

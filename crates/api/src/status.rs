@@ -254,6 +254,12 @@ pub struct ControllerStatus {
     /// Hosts over NVMe/TCP and NBD clients, in order of arrival.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<AssociationStatus>,
+    /// Path of the block device, as `/dev/ublkb0`; for ublk, once Linux has made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<String>,
+    /// State of the block device, in words; for ublk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// Controller identifier in the subsystem (CNTLID).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cntlid: Option<u16>,
@@ -291,23 +297,26 @@ pub enum Protocol {
     Nbd,
     /// vhost-user-blk: the host is the front end of one guest, with one namespace.
     VhostUserBlk,
+    /// ublk: the host is a block device of this machine, with one namespace.
+    Ublk,
 }
 
-/// Host over NVMe/TCP, NBD client, or vhost-user-blk front end.
+/// Host over NVMe/TCP, NBD client, vhost-user-blk front end, or block device of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AssociationStatus {
     /// Protocol of the host.
     #[serde(default)]
     pub protocol: Protocol,
-    /// NVMe Qualified Name of the host, as the host reports it. Absent over NBD and
-    /// vhost-user-blk.
+    /// NVMe Qualified Name of the host, as the host reports it. Absent over NBD, vhost-user-blk
+    /// and ublk.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub nqn: String,
-    /// Export of an NBD client, or namespace of a vhost-user-blk front end: the name of a
-    /// namespace.
+    /// Export of an NBD client, or namespace of a vhost-user-blk front end or of a block device:
+    /// the name of a namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export: Option<String>,
-    /// Address of the host's admin connection, or of an NBD client. Absent on a UNIX socket.
+    /// Address of the host's admin connection, or of an NBD client. Absent on a UNIX
+    /// socket, and for a block device.
     #[schema(value_type = Option<String>)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<SocketAddr>,
@@ -327,19 +336,23 @@ pub struct AssociationStatus {
     pub connected_ms: u64,
 }
 
-/// Host attached to a controller; of a controller over NVMe/TCP, NBD or vhost-user-blk, all of its
-/// hosts.
+/// Host attached to a controller; of a controller over NVMe/TCP, NBD, vhost-user-blk or ublk, all
+/// of its hosts.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct HostStatus {
     /// Controller that the host is attached to.
     pub controller: String,
     /// Address that the host used: `vfio-user:PATH`, `nvme-tcp:ADDRESS:PORT`, `nbd:PATH`,
-    /// `nbd:ADDRESS:PORT`, `vhost-user-blk:PATH`, or `fuse:FOLDER` for a mount on this machine.
+    /// `nbd:ADDRESS:PORT`, `vhost-user-blk:PATH`, `ublk:` or `ublk:ID` for a block device of
+    /// this machine, or `fuse:FOLDER` for a mount on it.
     pub listen: config::Listen,
-    /// Hosts over NVMe/TCP, NBD clients, or the vhost-user-blk front end, in order of arrival;
-    /// other controllers have one host at a time.
+    /// Hosts over NVMe/TCP, NBD clients, the vhost-user-blk front end, or the block device, in
+    /// order of arrival; other controllers have one host at a time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<AssociationStatus>,
+    /// Path of the block device, as `/dev/ublkb0`; for ublk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<String>,
     /// Process ID of the host, where the system reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<u32>,

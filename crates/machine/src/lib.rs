@@ -16,4 +16,5 @@ pub mod secret;
 #[allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "for tests")]
 pub mod testing;
 pub mod topology;
+pub mod ublk;
 pub mod vhost_user;

@@ -62,10 +62,11 @@ object! {
         pool: Vec<String> | unset => Fixed { value: "MEDIA", names: Names::Media };
         /// Address that hosts attach to: `vfio-user:PATH`, `fuse:FOLDER` for a mount on this
         /// machine, `nvme-tcp:ADDRESS:PORT` for hosts over NVMe/TCP, `nbd:PATH` or
-        /// `nbd:ADDRESS:PORT` for NBD clients, on a UNIX socket or over TCP, or
-        /// `vhost-user-blk:PATH` for a virtio disk of a guest.
+        /// `nbd:ADDRESS:PORT` for NBD clients, on a UNIX socket or over TCP,
+        /// `vhost-user-blk:PATH` for a virtio disk of a guest, or `ublk:` or `ublk:ID` for a block
+        /// device of this machine, `/dev/ublkbID`.
         listen: Listen => Fixed {
-            value: "vfio-user:PATH|fuse:FOLDER|nvme-tcp:ADDRESS:PORT|nbd:PATH|nbd:ADDRESS:PORT|vhost-user-blk:PATH",
+            value: "vfio-user:PATH|fuse:FOLDER|nvme-tcp:ADDRESS:PORT|nbd:PATH|nbd:ADDRESS:PORT|vhost-user-blk:PATH|ublk:|ublk:ID",
         };
         /// Mode of the socket, as in chmod(1): `0600` for its owner, `0660` for its group too,
         /// `0666` for all users.
@@ -95,7 +96,8 @@ object! {
         /// page names, up to 16. The port is 8009 where none is written. Only for
         /// `listen = "nvme-tcp:ADDRESS:PORT"`.
         referrals: Vec<HostAddress> | unset => Live { value: "ADDRESS[:PORT]" };
-        /// Maximum number of I/O queue pairs; with vhost-user-blk, of the device's rings.
+        /// Maximum number of I/O queue pairs; with vhost-user-blk, of the device's rings; with
+        /// ublk, of the block device's hardware queues.
         queues: u16 = MAX_QUEUES => Fixed {
             bounds: Bounds::Whole(1, MAX_QUEUES as u64),
             value: "N",

@@ -20,15 +20,21 @@ pub enum Listen {
     Nbd(NbdAddress),
     /// `vhost-user-blk:PATH`: vhost-user back end of a virtio block device on a UNIX socket.
     VhostUserBlk(PathBuf),
+    /// `ublk:` or `ublk:ID`: block device `/dev/ublkbID` of this machine, by Linux's ublk driver,
+    /// which chooses an unused ID where none is written.
+    Ublk(Option<u32>),
     /// `unix:PATH`: HTTP on a UNIX socket.
     Unix(PathBuf),
 }
 
+/// Maximum ID of a block device of ublk: the driver has 2^20 minor numbers.
+const MAX_UBLK_ID: u32 = (1 << 20) - 1;
+
 /// The addresses there are.
-const SCHEMES: &str = "vfio-user:PATH, fuse:FOLDER, nvme-tcp:ADDRESS:PORT, nbd:PATH, nbd:ADDRESS:PORT or vhost-user-blk:PATH for a controller, unix:PATH for a control socket";
+const SCHEMES: &str = "vfio-user:PATH, fuse:FOLDER, nvme-tcp:ADDRESS:PORT, nbd:PATH, nbd:ADDRESS:PORT, vhost-user-blk:PATH, ublk: or ublk:ID for a controller, unix:PATH for a control socket";
 
 impl Listen {
-    /// The path of the socket or the folder; `None` for a TCP address.
+    /// The path of the socket or the folder; `None` for a TCP address or a block device.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Listen::VfioUser(path)
@@ -36,11 +42,11 @@ impl Listen {
             | Listen::VhostUserBlk(path)
             | Listen::Unix(path)
             | Listen::Nbd(NbdAddress::Unix(path)) => Some(path),
-            Listen::NvmeTcp(_) | Listen::Nbd(NbdAddress::Tcp(_)) => None,
+            Listen::NvmeTcp(_) | Listen::Nbd(NbdAddress::Tcp(_)) | Listen::Ublk(_) => None,
         }
     }
 
-    /// The path of its socket; `None` for a folder or a TCP address.
+    /// The path of its socket; `None` for a folder, a TCP address or a block device.
     pub fn socket(&self) -> Option<&Path> {
         match self {
             Listen::Fuse(_) => None,
@@ -48,7 +54,7 @@ impl Listen {
         }
     }
 
-    /// The TCP address that it listens at; `None` for a path.
+    /// The TCP address that it listens at; `None` for a path or a block device.
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
             Listen::NvmeTcp(address) | Listen::Nbd(NbdAddress::Tcp(address)) => Some(*address),
@@ -70,14 +76,19 @@ impl Listen {
             Listen::VhostUserBlk(path) => Listen::VhostUserBlk(absolute(path)?),
             Listen::Unix(path) => Listen::Unix(absolute(path)?),
             Listen::Nbd(NbdAddress::Unix(path)) => Listen::Nbd(NbdAddress::Unix(absolute(path)?)),
-            tcp @ (Listen::NvmeTcp(_) | Listen::Nbd(NbdAddress::Tcp(_))) => tcp,
+            other @ (Listen::NvmeTcp(_) | Listen::Nbd(NbdAddress::Tcp(_)) | Listen::Ublk(_)) => {
+                other
+            }
         })
     }
 
     /// Whether a server cannot listen on both: they are the same, the same socket by two schemes,
     /// or one of them includes all addresses of the machine. `[::]` includes those of IPv4
-    /// (ipv6(7)).
+    /// (ipv6(7)). Each `ublk:` is another block device.
     pub fn overlaps(&self, other: &Listen) -> bool {
+        if let (Listen::Ublk(one), Listen::Ublk(another)) = (self, other) {
+            return one.is_some() && one == another;
+        }
         let (Some(one), Some(another)) = (self.tcp(), other.tcp()) else {
             let socket = self.socket();
             return self == other || socket.is_some() && socket == other.socket();
@@ -111,6 +122,9 @@ impl std::str::FromStr for Listen {
                 path => Ok(Listen::Fuse(path.into())),
             };
         }
+        if scheme == "ublk" {
+            return ublk_id(path, text).map(Listen::Ublk);
+        }
         check_socket_path(path, text)?;
         match scheme {
             "vfio-user" => Ok(Listen::VfioUser(path.into())),
@@ -123,6 +137,22 @@ impl std::str::FromStr for Listen {
     }
 }
 
+/// The ID of a block device of ublk; `None` where the driver chooses it.
+fn ublk_id(id: &str, text: &str) -> Result<Option<u32>, String> {
+    if id.is_empty() {
+        return Ok(None);
+    }
+    let is_digits = id.bytes().all(|byte| byte.is_ascii_digit());
+    let number = is_digits.then(|| id.parse().ok()).flatten();
+    match number.filter(|id| *id <= MAX_UBLK_ID) {
+        Some(id) => Ok(Some(id)),
+        None => Err(format!(
+            "`{text}`: `{}` is no ID of a block device: write 0 to {MAX_UBLK_ID} for /dev/ublkbID, as in ublk:0, or `ublk:` for an unused ID",
+            id.escape_debug()
+        )),
+    }
+}
+
 impl std::fmt::Display for Listen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -131,6 +161,8 @@ impl std::fmt::Display for Listen {
             Listen::NvmeTcp(address) => write!(f, "nvme-tcp:{address}"),
             Listen::Nbd(address) => write!(f, "nbd:{address}"),
             Listen::VhostUserBlk(path) => write!(f, "vhost-user-blk:{}", path.display()),
+            Listen::Ublk(None) => f.write_str("ublk:"),
+            Listen::Ublk(Some(id)) => write!(f, "ublk:{id}"),
             Listen::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -256,6 +288,45 @@ mod tests {
     }
 
     #[test]
+    fn a_ublk_address_is_an_id_or_none() {
+        for (text, id) in [
+            ("ublk:", None),
+            ("ublk:0", Some(0)),
+            ("ublk:7", Some(7)),
+            // MINORBITS of the kernel's include/linux/kdev_t.h is 20
+            ("ublk:1048575", Some(1_048_575)),
+        ] {
+            let read = listen(text);
+            assert_eq!(read, Listen::Ublk(id));
+            assert_eq!(read.to_string(), text);
+            assert_eq!((read.path(), read.socket(), read.tcp()), (None, None, None));
+            let absolute = read.clone().absolute(|_| Err("it has no path"));
+            assert_eq!(absolute.unwrap(), read);
+        }
+        assert_eq!(listen("ublk:007"), Listen::Ublk(Some(7)));
+        for wrong in [
+            "ublk:x",
+            "ublk:-1",
+            "ublk:+1",
+            "ublk: 1",
+            "ublk:1.0",
+            "ublk:1048576",
+            "ublk:4294967296",
+            "ublk:99999999999999999999",
+            "ublk:/dev/ublkb0",
+        ] {
+            let error = wrong.parse::<Listen>().unwrap_err();
+            for part in [wrong, "no ID", "0 to 1048575", "ublk:0", "`ublk:`"] {
+                assert!(error.contains(part), "{error}");
+            }
+        }
+        for wrong in ["ublkb:0", "ublk"] {
+            let error = wrong.parse::<Listen>().unwrap_err();
+            assert!(error.contains("ublk: or ublk:ID"), "{error}");
+        }
+    }
+
+    #[test]
     fn an_address_of_all_interfaces_overlaps_the_others_of_its_port() {
         let overlap = |a: &str, b: &str| {
             let (a, b) = (listen(a), listen(b));
@@ -284,6 +355,11 @@ mod tests {
         assert!(overlap("vhost-user-blk:/a", "nbd:/a"));
         assert!(!overlap("vhost-user-blk:/a", "vhost-user-blk:/b"));
         assert!(!overlap("vhost-user-blk:/a", "fuse:/a"));
+        assert!(overlap("ublk:1", "ublk:1"));
+        assert!(!overlap("ublk:1", "ublk:2"));
+        assert!(!overlap("ublk:", "ublk:"));
+        assert!(!overlap("ublk:", "ublk:0"));
+        assert!(!overlap("ublk:1", "nbd:127.0.0.1:1"));
         assert!(overlap("nbd:0.0.0.0:1", "nvme-tcp:10.0.0.1:1"));
         assert!(!overlap("nbd:127.0.0.1:1", "nbd:127.0.0.1:2"));
         assert!(!overlap("nbd:127.0.0.1:1", "nbd:/a"));

@@ -18,6 +18,8 @@ pub(super) struct Protocol {
     pub(super) device: &'static str,
     /// Why keys of queues have no effect.
     pub(super) queues: &'static str,
+    /// Whether it expresses zones.
+    pub(super) zones: bool,
 }
 
 impl Controller {
@@ -65,7 +67,8 @@ impl Controller {
         objects: &Index<'_>,
         place: &mut Place<'_>,
     ) {
-        let (protocol, hosts) = (protocol.name, protocol.hosts);
+        let (zones, hosts) = (protocol.zones, protocol.hosts);
+        let protocol = protocol.name;
         for name in &self.namespaces {
             let Some(namespace) = objects.namespace(name) else {
                 continue;
@@ -78,7 +81,7 @@ impl Controller {
             };
             let why = match medium.kind() {
                 MediumKind::KeyValue => Some("keys and values instead of blocks"),
-                _ => medium.zoned().map(|_| "zones"),
+                _ => medium.zoned().filter(|_| !zones).map(|_| "zones"),
             };
             if let Some(why) = why {
                 place.problem(format!(

@@ -17,6 +17,7 @@ const PROTOCOL: Protocol = Protocol {
     hosts: "NBD clients",
     device: "which has no PCI device",
     queues: "whose clients see no queues: the server sets it",
+    zones: false,
 };
 
 impl Controller {

@@ -1,16 +1,12 @@
 //! Rules for a controller with `listen = "vhost-user-blk:PATH"`: keys without effect, and its one
 //! namespace.
-//!
-//! An operator may detach the namespace from a served controller. So only a configuration that is
-//! read, or a controller that is created, must have one ([`Config::problems_of_new`]), and
-//! [`Config::validate`] accepts a controller without.
 
 use std::path::Path;
 
 use super::index::Index;
 use super::not_nvme::Protocol;
-use super::problem::{Place, Problem};
-use super::{Config, Controller, Listen};
+use super::problem::Place;
+use super::{Controller, Listen};
 
 /// Default of `queue_depth`.
 const USUAL_DEPTH: u16 = 1024;
@@ -22,24 +18,8 @@ const PROTOCOL: Protocol = Protocol {
     hosts: "front ends",
     device: "whose PCI device is the front end's",
     queues: "whose guest chooses the size of rings and requests",
+    zones: false,
 };
-
-impl Config {
-    /// Everything that is wrong with it where it has just been read: also controllers that lack a
-    /// namespace. Empty when it is valid.
-    pub fn problems_of_new(&self) -> Vec<Problem> {
-        let mut problems = self.validate();
-        for controller in &self.controller {
-            if let Some(what) = controller.lack() {
-                problems.push(Problem {
-                    place: format!("controller {}", controller.name),
-                    what,
-                });
-            }
-        }
-        problems
-    }
-}
 
 impl Controller {
     /// The socket of its vhost-user-blk front end, if it has one.
@@ -50,27 +30,11 @@ impl Controller {
         }
     }
 
-    /// What a new controller lacks, and what to write.
-    pub fn lack(&self) -> Option<String> {
-        let socket = self.vhost_user_blk_socket();
-        socket.filter(|_| self.namespaces.is_empty())?;
-        Some(
-            "namespaces: vhost-user-blk serves exactly one namespace, and there is none: write namespaces = [\"NAME\"]"
-                .to_owned(),
-        )
-    }
-
     /// Appends what is wrong with a controller of a vhost-user-blk front end.
     pub(super) fn validate_vhost(&self, objects: &Index<'_>, place: &mut Place<'_>) {
         if self.vhost_user_blk_socket().is_none() {
             return;
         }
-        place.require(self.namespaces.len() < 2, || {
-            format!(
-                "namespaces: vhost-user-blk serves exactly one namespace, and there are {}: keep one here, and write a [[controller]] with its own socket for each other one",
-                self.namespaces.len()
-            )
-        });
         let fixed = [
             ("queue_depth", self.queue_depth != USUAL_DEPTH),
             ("max_transfer", self.max_transfer.0 != USUAL_TRANSFER),
@@ -121,51 +85,6 @@ mod tests {
             new.vhost_user_blk_socket().unwrap().to_str(),
             Some("/run/x.sock")
         );
-    }
-
-    #[test]
-    fn exactly_one_namespace_is_served() {
-        assert_eq!(problems(UNIX, "namespaces = [\"a\"]"), [""; 0]);
-        for (lines, why, next) in [
-            ("", "and there is none", "write namespaces = [\"NAME\"]"),
-            (
-                "namespaces = []",
-                "and there is none",
-                "write namespaces = [\"NAME\"]",
-            ),
-            (
-                "namespaces = [\"a\", \"b\"]",
-                "and there are 2",
-                "a [[controller]] with its own socket",
-            ),
-        ] {
-            let found = problems(UNIX, lines);
-            assert_eq!(found.len(), 1, "{found:?}");
-            assert!(
-                found[0].starts_with("controller c: namespaces: vhost-user-blk serves exactly")
-            );
-            assert!(
-                found[0].contains(why) && found[0].contains(next),
-                "{found:?}"
-            );
-        }
-        for other in ["vfio-user:/a", "nbd:/a"] {
-            assert_eq!(problems(other, ""), [""; 0]);
-            assert_eq!(problems(other, "namespaces = [\"a\", \"b\"]"), [""; 0]);
-        }
-    }
-
-    #[test]
-    fn a_served_controller_may_lose_its_namespace() {
-        let text = format!(
-            "{MEDIA}[[controller]]\nname = \"c\"\nlisten = \"{UNIX}\"\nnamespaces = [\"a\"]"
-        );
-        let mut config = from_toml(&text).unwrap();
-        assert_eq!(config.controller[0].lack(), None);
-        config.controller[0].namespaces.clear();
-        assert_eq!(config.validate(), []);
-        assert_eq!(config.problems_of_new().len(), 1);
-        assert!(config.controller[0].lack().is_some());
     }
 
     #[test]

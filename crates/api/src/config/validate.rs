@@ -224,9 +224,14 @@ impl Controller {
             });
         }
         self.validate_single(config, earlier, &mut place);
-        for other in before(objects.at(&self.listen), self) {
+        let same = before(objects.at(&self.listen), self);
+        for other in same.filter(|other| other.listen.overlaps(&self.listen)) {
+            let next = match self.listen {
+                Listen::Ublk(_) => ": write another ID, or `ublk:` for an unused one",
+                _ => "",
+            };
             place.problem(format!(
-                "listen = \"{}\" is used by controller {} already",
+                "listen = \"{}\" is used by controller {} already{next}",
                 self.listen, other.name
             ));
         }
@@ -282,7 +287,7 @@ impl Controller {
     fn validate_own(&self, objects: &Index<'_>, place: &mut Place<'_>) {
         place.require(!matches!(self.listen, Listen::Unix(_)), || {
             format!(
-                "listen = \"{}\": write vfio-user:PATH, fuse:FOLDER, nvme-tcp:ADDRESS:PORT, nbd:PATH, nbd:ADDRESS:PORT or vhost-user-blk:PATH",
+                "listen = \"{}\": write vfio-user:PATH, fuse:FOLDER, nvme-tcp:ADDRESS:PORT, nbd:PATH, nbd:ADDRESS:PORT, vhost-user-blk:PATH, ublk: or ublk:ID",
                 self.listen
             )
         });
@@ -293,6 +298,8 @@ impl Controller {
         self.validate_tcp(objects.config, place);
         self.validate_nbd(objects, place);
         self.validate_vhost(objects, place);
+        self.validate_ublk(objects, place);
+        self.validate_single_namespace(place);
         place.require(!is_mounted || !self.intx, || {
             "intx: a mount uses no interrupt pin: remove it".into()
         });

@@ -73,6 +73,7 @@ pub(super) fn all(machine: &Snapshot, topology: &Topology, of_files: bool) -> Ve
         kvm(&machine.kvm),
         qemu(&machine.qemu),
         initiator(machine),
+        block_devices(machine),
     ];
     if topology.nodes.len() > 1 {
         checks.push(balancing(text(&machine.numa_balancing)));
@@ -102,11 +103,16 @@ impl Check {
     }
 }
 
-fn kernel(release: Option<String>) -> Check {
-    let release = release.unwrap_or_else(|| "unknown".into());
+/// Version of a kernel's release, as `6.12.0-1-amd64`.
+pub(super) fn version_of(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     let mut next = || numbers.next().and_then(|word| word.parse().ok());
-    let version: Option<(u32, u32)> = next().zip(next());
+    next().zip(next())
+}
+
+fn kernel(release: Option<String>) -> Check {
+    let release = release.unwrap_or_else(|| "unknown".into());
+    let version = version_of(&release);
     let check = good("kernel", release.clone());
     match version {
         Some(version) if version >= KERNEL => check,
@@ -121,7 +127,7 @@ fn kernel(release: Option<String>) -> Check {
     }
 }
 
-fn io_uring(disabled: Option<String>, may: bool) -> Check {
+pub(super) fn io_uring(disabled: Option<String>, may: bool) -> Check {
     let what = "io_uring";
     match disabled.as_deref() {
         None | Some("0") => good(what, "allowed"),
@@ -291,6 +297,23 @@ fn initiator(machine: &Snapshot) -> Check {
     }
 }
 
+/// The driver by which drives become block devices of this machine.
+fn block_devices(machine: &Snapshot) -> Check {
+    let what = "ublk driver";
+    match (&machine.ublk, machine.has_ublk) {
+        (Device::Usable, _) => good(what, "usable"),
+        (Device::Refused(error), _) => good(what, format!("only for root: {error}")),
+        (Device::Missing, true) => good(what, "installed, not loaded").but(
+            Level::Advice,
+            "drives over ublk become block devices of this machine with it: run modprobe ublk_drv",
+        ),
+        (Device::Missing, false) => good(what, "not there").but(
+            Level::Advice,
+            "this machine cannot have drives over ublk: install a kernel with the module ublk_drv (CONFIG_BLK_DEV_UBLK)",
+        ),
+    }
+}
+
 /// Distant NUMA nodes.
 fn nodes(distances: &[Vec<u32>]) -> Option<Check> {
     let farthest = distances.iter().flatten().max()?;
@@ -423,6 +446,9 @@ pub(super) mod tests {
             vfio: Device::Usable,
             initiator: Device::Usable,
             has_nvme_tcp: true,
+            is_admin: true,
+            ublk: Device::Usable,
+            has_ublk: true,
             qemu: Qemu::Found("/usr/bin/qemu".into(), NEEDED),
             guests: Vec::new(),
             pci_nodes: Vec::new(),
@@ -446,7 +472,7 @@ pub(super) mod tests {
     fn each_thing_that_is_amiss_is_found_and_nothing_else() {
         assert_eq!(levels(&machine(), true), []);
         type Change = fn(&mut Snapshot);
-        let cases: [(&str, Level, Change); 14] = [
+        let cases: [(&str, Level, Change); 16] = [
             ("kernel", Level::Problem, |m| m.kernel = text("5.10.0")),
             ("io_uring", Level::Problem, |m| {
                 m.io_uring_disabled = text("2")
@@ -463,6 +489,10 @@ pub(super) mod tests {
             ("clock", Level::Advice, |m| m.clock_source = text("hpet")),
             ("KVM", Level::Advice, |m| m.kvm = Device::Missing),
             ("QEMU", Level::Advice, |m| m.qemu = Qemu::Missing),
+            ("ublk driver", Level::Advice, |m| m.ublk = Device::Missing),
+            ("ublk driver", Level::Advice, |m| {
+                (m.ublk, m.has_ublk) = (Device::Missing, false);
+            }),
             ("NVMe/TCP initiator", Level::Advice, |m| {
                 m.initiator = Device::Missing;
             }),

@@ -14,6 +14,7 @@ use machine::topology::Topology;
 use rustix::fs::{Access, AtFlags, CWD};
 use terminal::units;
 
+use super::block_devices;
 use super::checks::{Check, Level, good};
 use super::snapshot::{Device, Snapshot};
 
@@ -60,6 +61,7 @@ pub(super) fn all(config: &Config, machine: &Snapshot, topology: &Topology) -> V
     checks.push(descriptors(config, machine.descriptors));
     checks.extend(memory(config, topology));
     checks.extend(memory_of_clients(config, topology));
+    block_devices::all(config, machine, &mut checks);
     folders(config, &mut checks);
     tls_files(config, &mut checks);
     ports(config, &mut checks);
@@ -178,8 +180,8 @@ fn drives(config: &Config, machine: &Snapshot, topology: &Topology, checks: &mut
 fn descriptors(config: &Config, limit: Option<u64>) -> Check {
     let of_host = |queues: u16| u64::from(queues) + 1 + HOST_DESCRIPTORS;
     let first = |c: &Controller| match c.listen {
-        // An NBD client has one queue.
-        Listen::Nbd(_) => of_host(1),
+        // An NBD client has one queue, and a block device.
+        Listen::Nbd(_) | Listen::Ublk(_) => of_host(1),
         Listen::VhostUserBlk(_) => {
             HOST_DESCRIPTORS + FRONT_END_REGIONS + RING_DESCRIPTORS * u64::from(c.queues)
         }

@@ -1,10 +1,11 @@
 //! Checks of a machine, and a plan for placing reactors and guests on it.
 //!
-//! [`machine::topology`] reads the CPUs and nodes, [`snapshot`] everything else; [`checks`] and
-//! [`configured`] judge what was read, [`plan`] chooses CPUs, [`libvirt`] writes them down.
-//! Everything is read, nothing is changed. Files are found below a root, so that tests bring
-//! machines of their own.
+//! [`machine::topology`] reads the CPUs and nodes, [`snapshot`] everything else; [`checks`],
+//! [`configured`] and [`block_devices`] judge what was read, [`plan`] chooses CPUs, [`libvirt`]
+//! writes them down. Everything is read, nothing is changed. Files are found below a root, so that
+//! tests bring machines of their own.
 
+mod block_devices;
 mod checks;
 mod configured;
 mod guest;

@@ -73,6 +73,12 @@ pub(super) struct Snapshot {
     pub(super) initiator: Device,
     /// Whether its transport for TCP is loaded, built in, or installed as a module.
     pub(super) has_nvme_tcp: bool,
+    /// Whether this process has the capability CAP_SYS_ADMIN.
+    pub(super) is_admin: bool,
+    /// The control device of the kernel's ublk driver.
+    pub(super) ublk: Device,
+    /// Whether that driver is loaded, built in, or installed as a module.
+    pub(super) has_ublk: bool,
     pub(super) qemu: Qemu,
     pub(super) guests: Vec<GuestProcess>,
     /// Nodes of the requested PCI devices.
@@ -141,6 +147,9 @@ impl Snapshot {
             vfio: device(&root.join("dev/vfio/vfio")),
             initiator: device(&root.join("dev/nvme-fabrics")),
             has_nvme_tcp: has_module(root, "nvme_tcp"),
+            is_admin: has(CapabilitySet::SYS_ADMIN),
+            ublk: device(&root.join("dev/ublk-control")),
+            has_ublk: has_module(root, "ublk_drv"),
             qemu: qemu_of(program),
             guests: guests(&root.join("proc")),
             pci_nodes: pci.iter().filter_map(node).collect(),

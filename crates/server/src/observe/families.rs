@@ -110,7 +110,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_controller_commands",
         kind: Counter,
         unit: Count,
-        help: "Commands that transferred data, as the SMART log counts them: Compare counts as a read, Copy as a read and a write. Persistent, except for hosts over NVMe/TCP, NBD clients and vhost-user-blk front ends.",
+        help: "Commands that transferred data, as the SMART log counts them: Compare counts as a read, Copy as a read and a write. Persistent, except for hosts over NVMe/TCP, NBD clients, vhost-user-blk front ends and block devices of ublk.",
         values: |c| {
             let counted = &c.counted.health;
             by(
@@ -126,7 +126,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_controller_data_bytes",
         kind: Counter,
         unit: Bytes,
-        help: "Bytes transferred by commands, as the SMART log counts them. Persistent, except for hosts over NVMe/TCP, NBD clients and vhost-user-blk front ends.",
+        help: "Bytes transferred by commands, as the SMART log counts them. Persistent, except for hosts over NVMe/TCP, NBD clients, vhost-user-blk front ends and block devices of ublk.",
         values: |c| {
             let counted = &c.counted.health;
             by(
@@ -233,21 +233,21 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_queue_in_flight",
         kind: Gauge,
         unit: Count,
-        help: "Commands in flight (fetched, not completed) of the submission queues that complete into the completion queue: the queue depth. Over NVMe/TCP, NBD and vhost-user-blk, the sum of all hosts.",
+        help: "Commands in flight (fetched, not completed) of the submission queues that complete into the completion queue: the queue depth. Over NVMe/TCP, NBD, vhost-user-blk and ublk, the sum of all hosts.",
         values: |c| sums(c, |q| q.in_flight),
     },
     Metric {
         name: "nvmirage_queue_completions",
         kind: Counter,
         unit: Count,
-        help: "Completions posted to the completion queue since its creation. Over NVMe/TCP, NBD and vhost-user-blk, the sum of all hosts, those that have left included.",
+        help: "Completions posted to the completion queue since its creation. Over NVMe/TCP, NBD, vhost-user-blk and ublk, the sum of all hosts, those that have left included.",
         values: |c| sums(c, |q| q.completions),
     },
     Metric {
         name: "nvmirage_queue_errors",
         kind: Counter,
         unit: Count,
-        help: "Completions with an error since the queue's creation. Over NVMe/TCP, NBD and vhost-user-blk, the sum of all hosts, those that have left included.",
+        help: "Completions with an error since the queue's creation. Over NVMe/TCP, NBD, vhost-user-blk and ublk, the sum of all hosts, those that have left included.",
         values: |c| sums(c, |q| q.errors),
     },
     Metric {
@@ -285,7 +285,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
     },
 ];
 
-/// By completion queue; of hosts over NVMe/TCP, NBD or vhost-user-blk by its number.
+/// By completion queue; of hosts over NVMe/TCP, NBD, vhost-user-blk or ublk by its number.
 fn sums(counts: &ControllerCounts, of: fn(&Sums) -> u64) -> Vec<Value> {
     let sums = counts.by_queue().into_iter();
     sums.map(|(cqid, sums)| labelled("queue", cqid.to_string(), of(&sums)))

@@ -71,7 +71,7 @@ pub(crate) struct ControllerCounts {
     pub(crate) counted: Counted,
     /// Latencies by operation, once they were asked for: there are many histograms to sum.
     pub(crate) latencies: OnceCell<Vec<Latency>>,
-    /// Of its hosts over NVMe/TCP, NBD or vhost-user-blk.
+    /// Of its hosts over NVMe/TCP, NBD, vhost-user-blk or ublk.
     pub(crate) network: Option<NetworkCounts>,
 }
 

@@ -1,5 +1,5 @@
-//! Metrics of the hosts over NVMe/TCP, the NBD clients, and the vhost-user-blk front ends of each
-//! controller.
+//! Metrics of the hosts over NVMe/TCP, the NBD clients, the vhost-user-blk front ends, and the
+//! block devices of each controller.
 
 use std::collections::BTreeMap;
 
@@ -27,6 +27,13 @@ fn over_nbd(c: &ControllerCounts, values: fn(&NetworkCounts) -> Vec<Value>) -> V
 /// Values of a controller over vhost-user-blk; none of another one.
 fn over_vhost(c: &ControllerCounts, values: fn(&NetworkCounts) -> Vec<Value>) -> Vec<Value> {
     let is_here = c.status.config.vhost_user_blk_socket().is_some();
+    let counts = c.network.as_ref().filter(|_| is_here);
+    counts.map_or(Vec::new(), values)
+}
+
+/// Values of a controller with a block device of this machine; none of another one.
+fn over_ublk(c: &ControllerCounts, values: fn(&NetworkCounts) -> Vec<Value>) -> Vec<Value> {
+    let is_here = c.status.config.ublk_id().is_some();
     let counts = c.network.as_ref().filter(|_| is_here);
     counts.map_or(Vec::new(), values)
 }
@@ -243,4 +250,80 @@ pub(super) const NETWORK: &[Metric<ControllerCounts>] = &[
         help: "Rings of vhost-user-blk front ends that stopped because their driver broke a rule of virtio.",
         values: |c| over_vhost(c, |n| one(n.vhost.broken)),
     },
+    Metric {
+        name: "nvmirage_ublk_devices_attached",
+        kind: Counter,
+        unit: Count,
+        help: "Block devices of this machine that the server began to serve, also again after a restart.",
+        values: |c| over_ublk(c, |n| one(n.hosts)),
+    },
+    Metric {
+        name: "nvmirage_ublk_devices_ended",
+        kind: Counter,
+        unit: Count,
+        help: "Block devices of this machine that the server stopped serving, by the reason.",
+        values: |c| over_ublk(c, |n| by_reason(&n.ended)),
+    },
+    Metric {
+        name: "nvmirage_ublk_requests",
+        kind: Counter,
+        unit: Count,
+        help: "Requests of Linux to block devices of this machine.",
+        values: |c| over_ublk(c, |n| one(n.ublk.requests)),
+    },
+    Metric {
+        name: "nvmirage_ublk_requests_failed",
+        kind: Counter,
+        unit: Count,
+        help: "Requests of Linux to block devices of this machine that ended with an error.",
+        values: |c| over_ublk(c, |n| one(n.ublk.failed)),
+    },
 ];
+
+#[cfg(test)]
+mod tests {
+    use controller::counters::Counted;
+
+    use super::*;
+    use crate::observe::{Format, Snapshot, metrics};
+
+    /// The metrics of a controller at an address, whose hosts have done this.
+    fn text(listen: &str, counts: NetworkCounts) -> String {
+        let status = format!(r#"{{"name":"c","listen":"{listen}","attached":true}}"#);
+        let snapshot = Snapshot {
+            controllers: vec![ControllerCounts {
+                status: serde_json::from_str(&status).unwrap(),
+                counted: Counted::default(),
+                latencies: std::cell::OnceCell::new(),
+                network: Some(counts),
+            }],
+            ..Snapshot::default()
+        };
+        String::from_utf8(metrics(&snapshot, Format::Text)).unwrap()
+    }
+
+    #[test]
+    fn counters_of_a_block_device_are_those_of_its_protocol() {
+        let mut counts = NetworkCounts::default();
+        counts.hosts = 3;
+        counts.ended = [("stopped", 2)].into();
+        counts.ublk.requests = 70;
+        counts.ublk.failed = 5;
+        let lines = [
+            "nvmirage_ublk_devices_attached_total{controller=\"c\"} 3\n",
+            "nvmirage_ublk_devices_ended_total{controller=\"c\",reason=\"stopped\"} 2\n",
+            "nvmirage_ublk_requests_total{controller=\"c\"} 70\n",
+            "nvmirage_ublk_requests_failed_total{controller=\"c\"} 5\n",
+        ];
+        for listen in ["ublk:", "ublk:7"] {
+            let text = text(listen, counts.clone());
+            for line in lines {
+                assert!(text.contains(line), "{line}\n{text}");
+            }
+            assert!(!text.contains("nvmirage_vhost_") && !text.contains("nvmirage_nbd_"));
+        }
+        for listen in ["vhost-user-blk:/b.sock", "nbd:/x", "nvme-tcp:127.0.0.1:1"] {
+            assert!(!text(listen, counts.clone()).contains("nvmirage_ublk_"));
+        }
+    }
+}

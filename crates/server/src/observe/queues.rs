@@ -14,7 +14,8 @@ use reactor::inspect::{Found, Inspection};
 pub(crate) struct Inspected {
     /// Its own queues.
     pub(crate) own: Inspection,
-    /// Whether its hosts come over NVMe/TCP, NBD or vhost-user-blk: they have queues of their own.
+    /// Whether its hosts come over NVMe/TCP, NBD, vhost-user-blk or ublk: they have queues of their
+    /// own.
     pub(crate) has_many_hosts: bool,
     /// Those hosts.
     pub(crate) hosts: Vec<(AssociationStatus, Inspection)>,

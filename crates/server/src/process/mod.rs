@@ -254,8 +254,10 @@ fn announce(controllers: &[ControllerStatus], steerable: bool) -> anyhow::Result
             [] => "no namespaces".to_owned(),
             names => format!("namespaces {}", names.join(", ")),
         };
+        let disk = controller.disk.as_ref();
+        let disk = disk.map_or(String::new(), |disk| format!(", block device {disk}"));
         lines += &format!(
-            "ready: {} controller {}, {namespaces}\n",
+            "ready: {} controller {}, {namespaces}{disk}\n",
             config.listen, config.name
         );
     }

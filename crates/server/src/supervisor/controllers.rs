@@ -17,7 +17,7 @@ use transport::vfio_user::{Custody, Entrance};
 use vfio_user::Listener;
 
 use super::mounts::{Mounted, Socket, mount, mount_apart, unmount_dead};
-use super::{Served, State};
+use super::{BlockDevice, Served, State};
 use crate::reconcile::inventory::find;
 use crate::{events, identity};
 
@@ -110,6 +110,7 @@ impl State {
             Listen::VhostUserBlk(path) => {
                 Some(self.serve_over_vhost_user_blk(config, path, reactor, subsystem))
             }
+            Listen::Ublk(id) => Some(self.serve_over_ublk(config, *id, reactor, subsystem)),
             Listen::VfioUser(_) | Listen::Fuse(_) | Listen::Unix(_) => None,
         };
         if let Some(served) = served {
@@ -211,6 +212,7 @@ impl State {
             protocol: None,
             listed: None,
             socket: None,
+            keeper: None,
         });
         Ok(())
     }
@@ -399,6 +401,7 @@ impl State {
             _ => None,
         };
         let unmounted = mount.map_or(Ok(()), Mounted::stop);
+        let unmounted = unmounted.and(self.end_block_device(at));
         let served = &self.controllers[at];
         self.reactors[served.reactor].remove_controller(served.slot)?;
         let served = self.controllers.remove(at);
@@ -426,10 +429,13 @@ impl State {
         unmounted.and(ended)
     }
 
-    /// Whether a host is attached to a controller.
+    /// Whether a host is attached to a controller. A block device that no one uses is none.
     pub(super) fn has_host(&self, controller: &str) -> bool {
         let mut served = self.controllers.iter();
         let served = served.find(|c| c.name == controller);
-        served.is_some_and(|c| c.presence.is_there())
+        served.is_some_and(|c| {
+            let is_used = c.keeper.as_ref().is_none_or(BlockDevice::is_taken);
+            c.presence.is_there() && is_used
+        })
     }
 }

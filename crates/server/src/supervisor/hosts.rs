@@ -34,6 +34,7 @@ impl AttachedHost {
                 (Protocol::Nbd, 1) => "1 NBD client".to_owned(),
                 (Protocol::Nbd, _) => format!("{count} NBD clients"),
                 (Protocol::VhostUserBlk, _) => "a vhost-user-blk front end".to_owned(),
+                (Protocol::Ublk, _) => "a block device of this machine".to_owned(),
             });
         }
         let process = self.process?;
@@ -90,7 +91,12 @@ impl State {
         let mut served = self.controllers.iter();
         let served = served.find(|served| served.name == controller)?;
         let open_files = served.mount.as_ref().map(Mounted::open_files);
-        let is_there = open_files.map_or_else(|| served.presence.is_there(), |files| files > 0);
+        let is_there = match (open_files, &served.keeper) {
+            (Some(files), _) => files > 0,
+            // A block device that no one uses is no host.
+            (None, Some(device)) => device.is_taken(),
+            (None, None) => served.presence.is_there(),
+        };
         is_there.then(|| AttachedHost {
             controller: controller.to_owned(),
             process: served.presence.process(),
@@ -109,11 +115,7 @@ impl State {
         let mut served = self.controllers.iter();
         let served = served.find(|served| served.name == controller);
         let served = served.ok_or_else(|| Refusal::not_found("controller", controller))?;
-        if served.protocol.is_none() {
-            return Err(Refusal::conflict(format!(
-                "controller {controller} has no hosts over NVMe/TCP, NBD or vhost-user-blk: end its host, or detach it with the controller by detach_hosts=true"
-            )));
-        }
+        check_disconnects(controller, served.protocol)?;
         let what = match served.protocol {
             Some(Protocol::VhostUserBlk) => "namespace",
             _ => "export",
@@ -162,6 +164,19 @@ impl State {
     }
 }
 
+/// Checks that hosts of a controller can be disconnected.
+fn check_disconnects(controller: &str, protocol: Option<Protocol>) -> Result<(), Refusal> {
+    match protocol {
+        Some(Protocol::NvmeTcp | Protocol::Nbd | Protocol::VhostUserBlk) => Ok(()),
+        Some(Protocol::Ublk) => Err(Refusal::conflict(format!(
+            "controller {controller}: its host is a block device of this machine, which cannot be disconnected: unmount it and end the programs that use it, then delete the controller (nvmirage delete controller {controller})"
+        ))),
+        None => Err(Refusal::conflict(format!(
+            "controller {controller} has no hosts over NVMe/TCP, NBD or vhost-user-blk: end its host, or detach it with the controller by detach_hosts=true"
+        ))),
+    }
+}
+
 /// No host of a controller has this.
 pub(crate) fn absent(controller: &str, what: &str) -> Refusal {
     Refusal::conflict(format!(
@@ -191,4 +206,27 @@ fn refuse(hosts: &[AttachedHost]) -> Result<(), Refusal> {
         errors: errors.collect(),
         ..Refusal::new(Kind::HostsAttached, detail)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_device_is_deleted_and_not_disconnected() {
+        for protocol in [Protocol::NvmeTcp, Protocol::Nbd, Protocol::VhostUserBlk] {
+            check_disconnects("c", Some(protocol)).unwrap();
+        }
+        let refused = check_disconnects("c", Some(Protocol::Ublk)).unwrap_err();
+        assert_eq!(refused.kind, Kind::Conflict);
+        for part in ["unmount it", "nvmirage delete controller c"] {
+            assert!(refused.detail.contains(part), "{}", refused.detail);
+        }
+        let without = check_disconnects("c", None).unwrap_err();
+        assert!(
+            without.detail.contains("has no hosts over"),
+            "{}",
+            without.detail
+        );
+    }
 }

@@ -19,7 +19,7 @@ use transport::nvme_tcp::Proof;
 
 use super::places::{label, range_of};
 use super::subsystems::{Live, id_of};
-use super::{OpenMedium, Served, State, Supervisor};
+use super::{BlockDevice, OpenMedium, Served, State, Supervisor};
 use crate::events;
 use crate::observe::{ControllerCounts, Snapshot, Stir, now};
 
@@ -89,6 +89,7 @@ impl Supervisor {
                 controller: controller.config.name,
                 listen: controller.config.listen,
                 hosts: controller.hosts,
+                disk: controller.disk,
                 placement: controller.placement,
             })
             .collect())
@@ -159,7 +160,7 @@ impl State {
         })
     }
 
-    /// What the hosts over NVMe/TCP, NBD and vhost-user-blk have done, by controller.
+    /// What the hosts over NVMe/TCP, NBD, vhost-user-blk and ublk have done, by controller.
     fn network_counts(&self) -> anyhow::Result<BTreeMap<String, NetworkCounts>> {
         let mut all = BTreeMap::new();
         for (at, reactor) in self.reactors.iter().enumerate() {
@@ -381,6 +382,8 @@ impl State {
             self.reactors[served.reactor].residences(served.slot)
         })?;
         let placement = placement.into_iter();
+        let keeper = served.and_then(|served| served.keeper.as_ref());
+        let device = keeper.map(BlockDevice::view);
         Ok(ControllerStatus {
             placement: placement
                 .map(|(queue, reactor)| QueuePlacement { queue, reactor })
@@ -394,6 +397,8 @@ impl State {
                     command: machine::files::command_of(process),
                 }),
             hosts: served.map_or_else(Vec::new, associations),
+            disk: device.as_ref().and_then(|device| device.disk.clone()),
+            device: device.map(|device| device.state),
             doorbell_messages: served.map_or(0, |served| served.doorbell_messages.get()),
             cntlid: id.map(|id| id.0),
             config,
@@ -401,7 +406,7 @@ impl State {
     }
 }
 
-/// The hosts of a controller over NVMe/TCP, NBD or vhost-user-blk.
+/// The hosts of a controller over NVMe/TCP, NBD, vhost-user-blk or ublk.
 pub(super) fn associations(served: &Served) -> Vec<AssociationStatus> {
     let (now, _) = now();
     let hosts = served.presence.hosts().into_iter();

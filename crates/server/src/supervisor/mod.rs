@@ -30,6 +30,7 @@ mod subsystems;
 mod tenants;
 mod timing;
 mod traces;
+mod ublk;
 mod upgrade;
 mod vhost_user_blk;
 
@@ -62,6 +63,7 @@ use self::places::Resting;
 pub use self::reload::Source;
 use self::subsystems::Live;
 use self::timing::TimingState;
+use self::ublk::{Keeper as BlockDevice, Leave};
 use crate::identity::Identities;
 use crate::keep::keeper::Keeper;
 use crate::keep::memory::Image;
@@ -113,6 +115,8 @@ struct Served {
     /// Its UNIX socket, if NBD clients or a vhost-user-blk front end come there: the file goes with
     /// it.
     socket: Option<vfio_user::Listener>,
+    /// Its block device, if it has one.
+    keeper: Option<BlockDevice>,
 }
 
 #[derive(Debug)]
@@ -444,7 +448,8 @@ impl Supervisor {
         state.is_ending = true;
         state.saved = None;
         state.traces_end = Reason::ServerEnds;
-        let mut result = state.send_hosts_away();
+        let mut result = state.end_block_devices(Leave::Keep);
+        result = result.and(state.send_hosts_away());
         while !state.controllers.is_empty() {
             let count = state.controllers.len();
             let ended = state.end(0);

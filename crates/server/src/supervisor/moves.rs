@@ -73,6 +73,7 @@ impl State {
         let stays = match protocol {
             Some(Protocol::Nbd) => Some("NBD clients are"),
             Some(Protocol::VhostUserBlk) => Some("vhost-user-blk front end is"),
+            Some(Protocol::Ublk) => Some("block device is"),
             Some(Protocol::NvmeTcp) | None => None,
         };
         if let Some(hosts_are) = stays {

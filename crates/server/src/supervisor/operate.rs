@@ -146,6 +146,9 @@ impl State {
         if config.vhost_user_blk_socket().is_some() {
             self.check_disk(name, controller)?;
         }
+        if config.ublk_id().is_some() {
+            self.check_device(name, controller)?;
+        }
         let nsid = match self.find(name)? {
             Some(found) => {
                 check_attach(&found, controller, &subsystem)?;
@@ -179,7 +182,7 @@ impl State {
     fn with_listed(&self, namespace: &str, controller: &str) -> Config {
         let mut next = self.config.clone();
         for config in next.controller.iter_mut().filter(|c| c.name == controller) {
-            if config.vhost_user_blk_socket().is_some() {
+            if config.single_namespace().is_some() {
                 // its list may still name one that was detached
                 config.namespaces = vec![namespace.to_owned()];
             } else if !config.namespaces.iter().any(|n| n == namespace) {

@@ -8,13 +8,13 @@ use super::hosts::absent;
 use super::inventory::associations;
 use crate::observe::Inspected;
 
-/// Hosts over NVMe/TCP, NBD or vhost-user-blk in one report.
+/// Hosts over NVMe/TCP, NBD, vhost-user-blk or ublk in one report.
 const HOSTS_MAX: usize = 16;
 
 impl Supervisor {
     /// The current state of a controller's queues, with at most `commands` commands of each
-    /// submission queue; with a controller identifier, those of that host over NVMe/TCP, NBD or
-    /// vhost-user-blk. The supervisor is not locked meanwhile.
+    /// submission queue; with a controller identifier, those of that host over NVMe/TCP, NBD,
+    /// vhost-user-blk or ublk. The supervisor is not locked meanwhile.
     pub(crate) fn inspect(
         &self,
         name: &str,

@@ -165,10 +165,10 @@ struct Timed {
     cntlid: Option<u16>,
 }
 
-/// Command latencies of a controller, by stage; of hosts over NVMe/TCP, NBD or vhost-user-blk their
-/// sums
+/// Command latencies of a controller, by stage; of hosts over NVMe/TCP, NBD, vhost-user-blk or ublk
+/// their sums
 #[utoipa::path(get, path = "/v1/controllers/{name}/latency", tag = "controllers",
-    params(("cntlid" = Option<u16>, Query, description = "Controller identifier of a host over NVMe/TCP, NBD or vhost-user-blk: only its commands since it connected")),
+    params(("cntlid" = Option<u16>, Query, description = "Controller identifier of a host over NVMe/TCP, NBD, vhost-user-blk or ublk: only its commands since it connected")),
     responses((status = 200, body = LatencyReport)))]
 async fn latency(
     State(desk): Shared,
@@ -211,7 +211,7 @@ struct Look {
 #[utoipa::path(get, path = "/v1/controllers/{name}/queues", tag = "controllers",
     params(("commands" = Option<usize>, Query, description = "Number of commands to show per submission queue, oldest first: up to 1024, and up to 2048 per completion queue, and up to 4096 of all hosts over NVMe/TCP together. Default: 64"),
         ("stuck_after" = Option<String>, Query, description = "Age from which a command counts as stuck, as in 500ms or 2s. Default: 1s"),
-        ("cntlid" = Option<u16>, Query, description = "Controller identifier of a host over NVMe/TCP, NBD or vhost-user-blk: only its queues. Default: those of up to 16 hosts")),
+        ("cntlid" = Option<u16>, Query, description = "Controller identifier of a host over NVMe/TCP, NBD, vhost-user-blk or ublk: only its queues. Default: those of up to 16 hosts")),
     responses((status = 200, body = QueuesReport)))]
 async fn queues(
     State(desk): Shared,

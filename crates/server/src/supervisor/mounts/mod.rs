@@ -48,7 +48,7 @@ impl Socket {
                 let folder = folder.context("cannot make a folder for a socket")?;
                 Ok(Socket::Private(folder))
             }
-            Listen::NvmeTcp(_) | Listen::Nbd(_) | Listen::VhostUserBlk(_) => {
+            Listen::NvmeTcp(_) | Listen::Nbd(_) | Listen::VhostUserBlk(_) | Listen::Ublk(_) => {
                 anyhow::bail!("no host over vfio-user attaches at {listen}")
             }
         }

@@ -10,6 +10,7 @@ mod tests;
 
 use std::path::Path;
 
+use ::port::namespace::CommandSet;
 use anyhow::Context;
 use api::config::Controller;
 use api::{Protocol, Refusal};
@@ -40,7 +41,7 @@ impl State {
             anyhow::ensure!(
                 self.medium(&namespace.media)?.set().is_none(),
                 "namespaces: {}",
-                more_than_blocks(&namespace.name)
+                none_but_blocks(&namespace.name)
             );
         }
         let (listener, socket) = unix_listener(config, path)?;
@@ -60,6 +61,23 @@ impl State {
     /// Checks that a controller over vhost-user-blk can get a namespace: it has no other one, and
     /// the namespace has only blocks.
     pub(super) fn check_disk(&self, name: &str, controller: &str) -> Result<(), Refusal> {
+        self.check_single(
+            (name, controller),
+            "vhost-user-blk serves exactly one",
+            "a controller with its own socket",
+            more_than_blocks,
+        )
+    }
+
+    /// Checks that a controller can get a namespace, which has one only: it has no other one, and
+    /// `refusal` has no text against a command set beside NVM.
+    pub(super) fn check_single(
+        &self,
+        (name, controller): (&str, &str),
+        rule: &str,
+        other_way: &str,
+        refusal: fn(&str, &dyn CommandSet) -> Option<String>,
+    ) -> Result<(), Refusal> {
         let failed = |error: anyhow::Error| Refusal::failed(&error);
         for (live, view) in self.views().map_err(failed)? {
             let id = id_of(&view, controller);
@@ -68,26 +86,36 @@ impl State {
                 let is_attached = id.is_some_and(|id| namespace.attached.contains(id));
                 if is_attached && other != name {
                     return Err(Refusal::conflict(format!(
-                        "controller `{controller}` has namespace `{other}`, and vhost-user-blk serves exactly one: `nvmirage detach {other} {controller}` first, or create a controller with its own socket for `{name}`"
+                        "controller `{controller}` has namespace `{other}`, and {rule}: `nvmirage detach {other} {controller}` first, or create {other_way} for `{name}`"
                     )));
                 }
-                if other == name && namespace.namespace.set.is_some() {
-                    return Err(Refusal::conflict(more_than_blocks(name)));
+                let set = namespace.namespace.set.as_deref();
+                let refused = set
+                    .filter(|_| other == name)
+                    .and_then(|set| refusal(name, set));
+                if let Some(text) = refused {
+                    return Err(Refusal::conflict(text));
                 }
             }
         }
         let mut configured = self.config.namespace.iter();
-        if let Some(config) = configured.find(|n| n.name == name)
-            && self.medium(&config.media).map_err(failed)?.set().is_some()
-        {
-            return Err(Refusal::conflict(more_than_blocks(name)));
+        if let Some(config) = configured.find(|n| n.name == name) {
+            let medium = self.medium(&config.media).map_err(failed)?;
+            let set = medium.set();
+            if let Some(text) = set.as_deref().and_then(|set| refusal(name, set)) {
+                return Err(Refusal::conflict(text));
+            }
         }
         Ok(())
     }
 }
 
 /// A namespace of a command set that virtio lacks.
-fn more_than_blocks(namespace: &str) -> String {
+fn more_than_blocks(namespace: &str, _: &dyn CommandSet) -> Option<String> {
+    Some(none_but_blocks(namespace))
+}
+
+fn none_but_blocks(namespace: &str) -> String {
     format!(
         "namespace `{namespace}` has zones or keys, which vhost-user-blk cannot express: serve it over NVMe"
     )
