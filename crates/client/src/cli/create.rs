@@ -3,6 +3,7 @@
 //! Keys, units and defaults are those of the configuration file.
 
 use anyhow::anyhow;
+use api::ControllerStatus;
 use api::config::tenant::Tenant;
 use api::config::{Controller, MediumKeys, Namespace};
 use serde_json::Value;
@@ -83,7 +84,9 @@ Examples:
   nvmirage create controller images --namespaces root,data --listen nbd:/tmp/images.sock
       NBD clients: exports `root` and `data`
   nvmirage create controller vm1 --namespaces root --listen vhost-user-blk:/tmp/b.sock --queues 4
-      A virtio disk of a guest: namespace `root`, with up to 4 rings")]
+      A virtio disk of a guest: namespace `root`, with up to 4 rings
+  nvmirage create controller local --namespaces root --listen ublk:0
+      The block device /dev/ublkb0 of the server's machine: namespace `root`")]
 pub struct ControllerArgs {
     #[command(flatten)]
     controller: Options<Controller>,
@@ -151,11 +154,61 @@ impl ControllerArgs {
             *listen = absolute.absolute(parse::absolute)?.to_string();
         }
         requests::create(&socket, "controllers", &controller)?;
-        created("controller", &controller)
+        created("controller", &controller)?;
+        let has_disk = word(&controller, "listen").is_some_and(|to| to.starts_with("ublk:"));
+        if !has_disk {
+            return Ok(());
+        }
+        let inventory = requests::inventory(&socket)?;
+        let name = word(&controller, "name");
+        let mut all = inventory.controllers.iter();
+        let status = all.find(|status| Some(status.config.name.as_str()) == name);
+        terminal::print(&status.map_or(String::new(), block_device))
+    }
+}
+
+/// The block device of a controller over ublk, and what it is doing.
+fn block_device(status: &ControllerStatus) -> String {
+    let state = status.device.as_deref().unwrap_or("is being made");
+    match &status.disk {
+        Some(disk) => format!("block device {disk} {state}\n"),
+        None => format!("block device: {state}; `nvmirage ls` shows its path\n"),
     }
 }
 
 fn created(word: &str, object: &serde_json::Map<String, Value>) -> anyhow::Result<()> {
-    let name = object.get("name").and_then(Value::as_str);
-    terminal::print(&format!("created {word} {}\n", name.unwrap_or_default()))
+    let name = self::word(object, "name").unwrap_or_default();
+    terminal::print(&format!("created {word} {name}\n"))
+}
+
+fn word<'a>(object: &'a serde_json::Map<String, Value>, key: &str) -> Option<&'a str> {
+    object.get(key).and_then(Value::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_block_device_is_named_with_its_state() {
+        let of = |more: &str| {
+            let text = format!(r#"{{"name":"c","listen":"ublk:","attached":true{more}}}"#);
+            block_device(&serde_json::from_str(&text).unwrap())
+        };
+        let there = of(r#","disk":"/dev/ublkb3","device":"is served""#);
+        assert_eq!(there, "block device /dev/ublkb3 is served\n");
+        for (more, state) in [
+            (
+                r#","device":"waits for a namespace""#,
+                "waits for a namespace;",
+            ),
+            ("", "is being made;"),
+        ] {
+            let text = of(more);
+            assert!(
+                text.contains(state) && text.contains("nvmirage ls"),
+                "{text}"
+            );
+        }
+    }
 }

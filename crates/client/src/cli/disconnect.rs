@@ -23,7 +23,7 @@ Examples:
 /// Commands in flight end without a reply. A host may connect again: Linux does so after the time
 /// of `nvme connect -c`, unless it is disconnected there, and QEMU within the
 /// `reconnect-delay` of its NBD client, or after the `reconnect-ms` of its vhost-user-blk disk. To
-/// serve no more hosts, delete the controller.
+/// serve no more hosts, delete the controller. A block device (ublk) cannot be disconnected.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Disconnect {

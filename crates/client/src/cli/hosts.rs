@@ -12,7 +12,8 @@ use crate::requests;
 const EXAMPLES: &str = "\
 Examples:
   nvmirage hosts
-      The host of each controller, every host over NVMe/TCP, NBD client and vhost-user-blk front end
+      The host of each controller, every host over NVMe/TCP, NBD client, vhost-user-blk front end
+      and block device
   nvmirage hosts --json | jq '.[].hosts[] | select(.io_queues == 0)'
       Hosts over NVMe/TCP that have no I/O queue";
 
@@ -20,7 +21,8 @@ Examples:
 ///
 /// A controller over NVMe/TCP or NBD has any number of hosts, each with its address and controller
 /// identifier (CNTLID), and its NQN or export; other controllers have one host at a time. `export`
-/// is the namespace of an NBD client or of a vhost-user-blk front end.
+/// is the namespace of an NBD client, of a vhost-user-blk front end or of a block device (ublk),
+/// whose path is in `address`.
 /// `authenticated` is `host` where the host has proved its secret by DH-HMAC-CHAP, and `both` where
 /// the controller has, too. `keep alive` is the time after which a silent host is disconnected;
 /// `ANA` are the states of ANA groups that are set.
@@ -81,13 +83,14 @@ fn shown(inventory: &Inventory) -> String {
 }
 
 /// The host of a controller: its process, where the system reports it; the number of hosts over
-/// NVMe/TCP or NBD; a vhost-user-blk front end.
+/// NVMe/TCP or NBD; a vhost-user-blk front end; the path of a block device.
 pub(super) fn host(controller: &ControllerStatus) -> String {
     match (&controller.host, controller.attached) {
         _ if !controller.hosts.is_empty() => {
             let count = controller.hosts.len();
             match &controller.config.listen {
                 Listen::VhostUserBlk(_) => "front end".to_owned(),
+                Listen::Ublk(_) => controller.disk.clone().unwrap_or("block device".to_owned()),
                 Listen::Nbd(_) => format!("{count} over NBD"),
                 _ => format!("{count} over TCP"),
             }
@@ -124,7 +127,7 @@ pub(super) fn over_tcp(inventory: &Inventory) -> Table {
     table
 }
 
-/// The NBD clients and vhost-user-blk front ends of all controllers.
+/// The NBD clients, vhost-user-blk front ends and block devices of all controllers.
 pub(super) fn of_namespaces(inventory: &Inventory) -> Table {
     let mut table = Table::new(&[
         ("controller", Align::Left),
@@ -141,13 +144,17 @@ pub(super) fn of_namespaces(inventory: &Inventory) -> Table {
                 Protocol::NvmeTcp => continue,
                 Protocol::Nbd => "NBD",
                 Protocol::VhostUserBlk => "vhost-user-blk",
+                Protocol::Ublk => "ublk",
             };
             let connected = Duration::from_secs(host.connected_ms / 1000);
             table.row(vec![
                 controller.config.name.clone(),
                 protocol.to_owned(),
                 host.export.clone().unwrap_or_default(),
-                address(host),
+                match host.protocol {
+                    Protocol::Ublk => controller.disk.clone().unwrap_or("-".to_owned()),
+                    _ => address(host),
+                },
                 format!("{:#x}", host.cntlid),
                 tls(host),
                 Span(connected).to_string(),
@@ -224,7 +231,11 @@ mod tests {
                                {"name":"far","listen":"nbd:127.0.0.1:10809","attached":true,
                                 "hosts":[{"protocol":"nbd","export":"data","address":"127.0.0.1:50000","cntlid":257,"tls":true,"io_queues":1,"keep_alive_ms":0,"connected_ms":0}]},
                                {"name":"vm","listen":"vhost-user-blk:/b.sock","attached":true,
-                                "hosts":[{"protocol":"vhost-user-blk","export":"disk","cntlid":258,"io_queues":1,"keep_alive_ms":0,"connected_ms":2000}]}]}"#,
+                                "hosts":[{"protocol":"vhost-user-blk","export":"disk","cntlid":258,"io_queues":1,"keep_alive_ms":0,"connected_ms":2000}]},
+                               {"name":"local","listen":"ublk:","attached":true,"disk":"/dev/ublkb3","device":"in use",
+                                "hosts":[{"protocol":"ublk","export":"data","cntlid":259,"io_queues":1,"keep_alive_ms":0,"connected_ms":3000}]},
+                               {"name":"early","listen":"ublk:1","attached":true,
+                                "hosts":[{"protocol":"ublk","export":"disk","cntlid":260,"io_queues":1,"keep_alive_ms":0,"connected_ms":0}]}]}"#,
         )
         .unwrap();
         let text = shown(&inventory);
@@ -253,10 +264,14 @@ mod tests {
                 "0s",
             ],
             vec!["vm", "vhost-user-blk", "disk", "unix", "0x102", "-", "2s"],
+            vec!["local", "ublk", "data", "/dev/ublkb3", "0x103", "-", "3s"],
+            vec!["early", "ublk", "disk", "-", "0x104", "-", "0s"],
         ];
         assert_eq!(rows, expected);
         assert_eq!(host(&inventory.controllers[0]), "1 over NBD");
         assert_eq!(host(&inventory.controllers[2]), "front end");
+        assert_eq!(host(&inventory.controllers[3]), "/dev/ublkb3");
+        assert_eq!(host(&inventory.controllers[4]), "block device");
         let json = serde_json::to_value(&inventory.controllers[0].hosts).unwrap();
         let keys: Vec<_> = json[0].as_object().unwrap().keys().collect();
         assert!(!keys.contains(&&"nqn".to_owned()) && !keys.contains(&&"address".to_owned()));

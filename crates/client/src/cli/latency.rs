@@ -21,7 +21,7 @@ Examples:
   nvmirage latency vm1 --last 20
       Also the last 20 timed commands, with the time in each stage
   nvmirage latency store --cntlid 0x100
-      One host over NVMe/TCP, NBD or vhost-user-blk
+      One host over NVMe/TCP, NBD, vhost-user-blk or ublk
   nvmirage latency vm1 --json | jq '.latency[0].buckets'
       The whole distribution";
 
@@ -45,8 +45,8 @@ pub struct LatencyCommand {
     #[arg(long = "for", value_name = "TIME", value_parser = window)]
     window: Option<Span>,
 
-    /// Only the commands of one host over NVMe/TCP, NBD or vhost-user-blk since it connected, by
-    /// its controller identifier in `nvmirage hosts`; default: the sums of all hosts
+    /// Only the commands of one host over NVMe/TCP, NBD, vhost-user-blk or ublk since it connected,
+    /// by its controller identifier in `nvmirage hosts`; default: the sums of all hosts
     #[arg(long, value_name = "ID", value_parser = parse::cntlid)]
     cntlid: Option<u16>,
 

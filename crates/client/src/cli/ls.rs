@@ -25,8 +25,8 @@ Examples:
 ///
 /// A controller over NVMe/TCP has a second row, with what `nvme connect` needs: address (`-a`),
 /// port (`-s`) and the NVMe Qualified Name of the subsystem (`-n`); one over NBD has a row with the
-/// URI of each export. `ANA` are the states of ANA groups that are set; `ANA group` is the group of
-/// a namespace.
+/// URI of each export, and one over ublk a row with its block device. `ANA` are the states of ANA
+/// groups that are set; `ANA group` is the group of a namespace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Ls {
@@ -69,7 +69,7 @@ fn tables(inventory: &Inventory) -> String {
     });
     let entrances = entrances(inventory);
     // Shown only if controllers have such addresses.
-    for table in [entrances, exports(inventory)] {
+    for table in [entrances, exports(inventory), disks(inventory)] {
         if !table.is_empty() {
             controllers.push('\n');
             controllers.push_str(&table.to_string());
@@ -264,6 +264,24 @@ fn exports(inventory: &Inventory) -> Table {
     table
 }
 
+/// The block device of each controller over ublk.
+fn disks(inventory: &Inventory) -> Table {
+    let mut table = Table::new(&[
+        ("controller", Align::Left),
+        ("block device", Align::Left),
+        ("state", Align::Left),
+    ]);
+    let controllers = inventory.controllers.iter();
+    for controller in controllers.filter(|c| c.config.ublk_id().is_some()) {
+        table.row(vec![
+            controller.config.name.clone(),
+            controller.disk.clone().unwrap_or("-".into()),
+            controller.device.clone().unwrap_or("-".into()),
+        ]);
+    }
+    table
+}
+
 fn controllers(inventory: &Inventory) -> Table {
     let mut table = Table::new(&[
         ("controller", Align::Left),
@@ -391,6 +409,34 @@ mod tests {
             text,
             "no media\n\nno namespaces\n\nno controllers\n\nno reactors\n"
         );
+    }
+
+    #[test]
+    fn a_controller_over_ublk_has_a_row_with_its_block_device() {
+        let inventory: Inventory = serde_json::from_str(
+            r#"{"media":[],"reactors":[],"namespaces":[],
+                "controllers":[{"name":"vm","listen":"vfio-user:/a","attached":false},
+                               {"name":"local","listen":"ublk:","attached":true,"disk":"/dev/ublkb3","device":"in use"},
+                               {"name":"early","listen":"ublk:1","attached":false}]}"#,
+        )
+        .unwrap();
+        let rows = |text: &str| -> Vec<String> {
+            let lines = text.lines();
+            let words = lines.map(|line| line.split_whitespace().collect::<Vec<_>>());
+            words.map(|words| words.join(" ")).collect()
+        };
+        let expected = [
+            "controller block device state",
+            "local /dev/ublkb3 in use",
+            "early - -",
+        ];
+        assert_eq!(rows(&disks(&inventory).to_string()), expected);
+        let all = rows(&tables(&inventory));
+        for row in expected {
+            assert!(all.iter().any(|one| one == row), "{all:?}");
+        }
+        let none = tables(&Inventory::default());
+        assert!(!none.contains("block device"), "{none}");
     }
 
     #[test]

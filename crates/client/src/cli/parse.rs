@@ -37,13 +37,17 @@ pub fn vfio_user(text: &str) -> Result<PathBuf, String> {
         Listen::VhostUserBlk(_) => Err(format!(
             "`{text}` is for a vhost-user-blk front end: write vfio-user:PATH"
         )),
+        Listen::Ublk(_) => Err(format!(
+            "`{text}` is for a block device of this machine: write vfio-user:PATH"
+        )),
         Listen::Unix(_) => Err(format!(
             "`{text}` is a control socket: write vfio-user:PATH"
         )),
     }
 }
 
-/// Controller identifier of a host over NVMe/TCP, NBD or vhost-user-blk, decimal or hexadecimal.
+/// Controller identifier of a host over NVMe/TCP, NBD, vhost-user-blk or ublk, decimal or
+/// hexadecimal.
 pub fn cntlid(text: &str) -> anyhow::Result<u16> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u16::from_str_radix(digits, 16),
@@ -53,11 +57,11 @@ pub fn cntlid(text: &str) -> anyhow::Result<u16> {
 }
 
 /// Address of a controller: `vfio-user:PATH`, `fuse:FOLDER`, `nvme-tcp:ADDRESS:PORT`, `nbd:PATH`,
-/// `nbd:ADDRESS:PORT` or `vhost-user-blk:PATH`.
+/// `nbd:ADDRESS:PORT`, `vhost-user-blk:PATH`, `ublk:` or `ublk:ID`.
 pub fn listen(text: &str) -> Result<Listen, String> {
     match text.parse()? {
         Listen::Unix(_) => Err(format!(
-            "`{text}` is a control socket: write vfio-user:PATH, fuse:FOLDER, nvme-tcp:ADDRESS:PORT, nbd:PATH, nbd:ADDRESS:PORT or vhost-user-blk:PATH"
+            "`{text}` is a control socket: write vfio-user:PATH, fuse:FOLDER, nvme-tcp:ADDRESS:PORT, nbd:PATH, nbd:ADDRESS:PORT, vhost-user-blk:PATH, ublk: or ublk:ID"
         )),
         listen => Ok(listen),
     }

@@ -332,6 +332,9 @@ fn find<'a>(
             Listen::NvmeTcp(address) => Ok(Place::Tcp(*address)),
             Listen::Nbd(address) => Ok(Place::Nbd(address.clone())),
             Listen::VhostUserBlk(path) => Ok(Place::Disk(path.clone())),
+            Listen::Ublk(_) => bail!(
+                "controller `{name}` with listen = \"{listen}\" is a block device of the server's machine, /dev/ublkbID in `nvmirage ls`: guests do not attach to it. Use it there, or create another controller with vfio-user:PATH or vhost-user-blk:PATH"
+            ),
             _ => bail!("controller `{name}` is mounted at {listen}: guests cannot attach to it"),
         };
     }
@@ -466,6 +469,25 @@ mod tests {
             let of = clap::Command::new("x").arg(clap::Arg::new("m").value_parser(monitor()));
             let read = of.get_matches_from(["x", name]);
             assert_eq!(read.get_one::<Monitor>("m"), Some(&expected));
+        }
+    }
+
+    #[test]
+    fn a_block_device_is_refused_with_what_it_is() {
+        for listen in ["ublk:", "ublk:7"] {
+            let listen: Listen = listen.parse().unwrap();
+            let names = ["c".to_owned()];
+            let error = find("c", names.iter().map(|name| (name, &listen))).unwrap_err();
+            let error = error.to_string();
+            for part in [
+                "controller `c`",
+                &format!("\"{listen}\""),
+                "a block device of the server's machine",
+                "nvmirage ls",
+                "vfio-user:PATH or vhost-user-blk:PATH",
+            ] {
+                assert!(error.contains(part), "{error}");
+            }
         }
     }
 

@@ -33,8 +33,8 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 /// queue. Head and tail are the values that the server has read; doorbell, shadow and EventIdx are
 /// the current values in memory, which the host may have changed. `waiting` commands are in the
 /// ring; commands in `flight` were fetched and have not completed. Each host over NVMe/TCP,
-/// each NBD client and each vhost-user-blk front end has queues of its own in the server's memory;
-/// a command is there when its data have arrived.
+/// each NBD client, vhost-user-blk front end and block device of ublk has queues of its own in the
+/// server's memory; a command is there when its data have arrived.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct QueuesCommand {
@@ -54,7 +54,7 @@ pub struct QueuesCommand {
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", require_equals = true)]
     watch: Option<Span>,
 
-    /// Only one host over NVMe/TCP, NBD or vhost-user-blk, by its controller identifier in
+    /// Only one host over NVMe/TCP, NBD, vhost-user-blk or ublk, by its controller identifier in
     /// `nvmirage hosts`; default: up to 16 hosts
     #[arg(long, value_name = "ID", value_parser = parse::cntlid)]
     cntlid: Option<u16>,
@@ -114,6 +114,9 @@ fn shown(report: &QueuesReport) -> String {
             let who = match (&host.export, host.protocol) {
                 (Some(disk), Protocol::VhostUserBlk) => {
                     format!("vhost-user-blk front end of {}", disk.escape_debug())
+                }
+                (Some(disk), Protocol::Ublk) => {
+                    format!("block device of {}", disk.escape_debug())
                 }
                 (Some(export), _) => format!("NBD client of {}", export.escape_debug()),
                 (None, _) => host.nqn.escape_debug().to_string(),

@@ -91,7 +91,7 @@ pub(super) struct Inspected {
     pub(super) controller: String,
     /// `mapped`, `shadow` or `trapped`.
     pub(super) doorbells: String,
-    /// Its hosts come over NVMe/TCP, NBD or vhost-user-blk, and have queues of their own.
+    /// Its hosts come over NVMe/TCP, NBD, vhost-user-blk or ublk, and have queues of their own.
     pub(super) has_many_hosts: bool,
     pub(super) rings: Vec<Ring>,
     /// Commands in flight, the oldest first.

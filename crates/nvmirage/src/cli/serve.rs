@@ -31,6 +31,8 @@ Examples:
       A drive over NBD, for qemu-img, nbdcopy and nbd-client: export ns1
   nvmirage serve --media ram:size=8GiB --listen vhost-user-blk:/tmp/b.sock
       A virtio disk of a guest
+  nvmirage serve --media file:path=disk.img,size=8GiB --listen ublk:
+      A block device of this machine, /dev/ublkbN, as root
   nvmirage serve
       Everything in /etc/nvmirage/nvmirage.toml
   nvmirage serve --survive --media ram:size=8GiB --listen vfio-user:/tmp/nvme.sock
@@ -70,8 +72,9 @@ pub(super) struct Serve {
     media: Vec<MediaArg>,
 
     /// Address that hosts attach to: a socket, a folder in which this machine has each namespace
-    /// as a file, a TCP address, an address of NBD clients, or the socket of a virtio disk
-    #[arg(long, value_name = "vfio-user:PATH|fuse:FOLDER|nvme-tcp:ADDRESS:PORT|nbd:PATH|nbd:ADDRESS:PORT|vhost-user-blk:PATH", value_parser = parse::listen, requires = "media")]
+    /// as a file, a TCP address, an address of NBD clients, the socket of a virtio disk, or a block
+    /// device of this machine
+    #[arg(long, value_name = "vfio-user:PATH|fuse:FOLDER|nvme-tcp:ADDRESS:PORT|nbd:PATH|nbd:ADDRESS:PORT|vhost-user-blk:PATH|ublk:|ublk:ID", value_parser = parse::listen, requires = "media")]
     listen: Option<Listen>,
 
     /// Doorbell delivery: auto is mapped for a polling reactor, else unmapped

@@ -17,7 +17,7 @@ use client::cli::qemu_args::{self, DEFAULT_MEMORY};
 use client::{Address, exports, requests, words};
 use machine::files::read_text;
 use machine::vhost_user::Disk;
-use machine::{initiator, nbd, qemu};
+use machine::{initiator, nbd, qemu, ublk};
 use model::Parameters;
 use server::process::{self, Serving};
 use terminal::interrupt::Interrupt;
@@ -42,6 +42,8 @@ Examples:
       A drive over NBD, for qemu-img, nbdcopy, nbd-client and a guest without vfio-user
   nvmirage up samsung-970-pro --size 8GiB --listen vhost-user-blk:/tmp/b.sock
       A virtio disk of a guest, for QEMU of any age, libvirt, Firecracker and cloud-hypervisor
+  nvmirage up samsung-970-pro --path pro.img --size 8GiB --listen ublk:
+      A block device of this machine, /dev/ublkbN, as root
   nvmirage down vm1
       Delete the drive again
 
@@ -89,7 +91,7 @@ pub(super) struct Up {
     fresh: bool,
 
     /// Address that guests or hosts attach to; default: NAME.sock beside the control socket
-    #[arg(long, value_name = "vfio-user:PATH|nvme-tcp:ADDRESS:PORT|nbd:PATH|nbd:ADDRESS:PORT|vhost-user-blk:PATH", value_parser = parse::listen)]
+    #[arg(long, value_name = "vfio-user:PATH|nvme-tcp:ADDRESS:PORT|nbd:PATH|nbd:ADDRESS:PORT|vhost-user-blk:PATH|ublk:|ublk:ID", value_parser = parse::listen)]
     listen: Option<Listen>,
 
     /// Change a parameter of the preset's model; may be repeated
@@ -137,8 +139,9 @@ impl Up {
     fn make(&self, server: &Address, made: &mut Made) -> anyhow::Result<()> {
         let config = self.config(server)?;
         let listen = config.controller[0].listen.clone();
+        let is_zoned = config.media[0].zoned().is_some();
         let guest = |controllers: &[ControllerStatus], survives| {
-            self.attach(&listen, controllers, survives)
+            self.attach(&listen, is_zoned, controllers, survives)
         };
         // before anything is created, for an operator without a QEMU for it
         if let Listen::Nbd(address) = &listen {
@@ -233,6 +236,7 @@ impl Up {
     fn attach(
         &self,
         listen: &Listen,
+        is_zoned: bool,
         controllers: &[ControllerStatus],
         survives: bool,
     ) -> anyhow::Result<String> {
@@ -264,6 +268,12 @@ impl Up {
                 };
                 let version = qemu_args::version(self.qemu.as_deref());
                 Ok(for_monitors(&disk, self.memory.0, version))
+            }
+            Listen::Ublk(_) => {
+                let mut controllers = controllers.iter();
+                let served = controllers.find(|c| c.config.name == self.name);
+                let served = served.context("the server does not report the drive's controller")?;
+                Ok(for_this_machine(served, is_zoned))
             }
             Listen::VfioUser(path) | Listen::Fuse(path) | Listen::Unix(path) => {
                 let options = qemu::options(&self.name, utf8(path)?, self.memory.0, survives);
@@ -303,9 +313,13 @@ impl Up {
             None => Listen::VfioUser(beside(server.path(), name)?),
         };
         let is_of_guest = matches!(listen, Listen::VfioUser(_) | Listen::VhostUserBlk(_));
-        if !is_of_guest && !matches!(listen, Listen::NvmeTcp(_) | Listen::Nbd(_)) {
+        let is_of_others = matches!(
+            listen,
+            Listen::NvmeTcp(_) | Listen::Nbd(_) | Listen::Ublk(_)
+        );
+        if !is_of_guest && !is_of_others {
             let text = format!(
-                "--listen {listen}: hosts attach to vfio-user:PATH, nvme-tcp:ADDRESS:PORT, nbd:PATH, nbd:ADDRESS:PORT or vhost-user-blk:PATH; `nvmirage mount` makes files of a drive"
+                "--listen {listen}: hosts attach to vfio-user:PATH, nvme-tcp:ADDRESS:PORT, nbd:PATH, nbd:ADDRESS:PORT, vhost-user-blk:PATH, ublk: or ublk:ID; `nvmirage mount` makes files of a drive"
             );
             return Err(UsageError(text).into());
         }
@@ -327,10 +341,7 @@ impl Up {
         controller.namespaces.push(name.clone());
         controller.serial = self.serial.clone();
         let mut config = Config {
-            short_form: Some(match controller.listen.path() {
-                Some(path) => path.to_owned(),
-                None => PathBuf::from(controller.listen.to_string()),
-            }),
+            short_form: Some(told_apart_by(&controller.listen, &medium)),
             state_dir: self.state_dir.clone().map(parse::absolute).transpose()?,
             media: vec![medium],
             namespace: vec![namespace],
@@ -447,6 +458,16 @@ impl Up {
     }
 }
 
+/// Path by which identities of this drive differ from those of another one with the same name.
+/// `ublk:` may be the address of several drives.
+fn told_apart_by(listen: &Listen, medium: &Medium) -> PathBuf {
+    let file = medium.path().filter(|_| *listen == Listen::Ublk(None));
+    match listen.path().or(file) {
+        Some(path) => path.to_owned(),
+        None => PathBuf::from(listen.to_string()),
+    }
+}
+
 /// Memory of this machine.
 fn memory_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
@@ -517,6 +538,21 @@ fn of_qemu(options: &[[String; 2]]) -> String {
     format!("qemu-system-x86_64 … {}", qemu::in_one_line(options))
 }
 
+/// Commands for the block device of a drive, a line for each; its state, while there is none.
+fn for_this_machine(served: &ControllerStatus, is_zoned: bool) -> String {
+    let Some(disk) = &served.disk else {
+        let state = served.device.as_deref().unwrap_or("is being made");
+        return format!(
+            "for this machine: the block device {state}; `nvmirage ls` shows its path\n"
+        );
+    };
+    let mut text = format!("for this machine: {disk}\n");
+    for line in ublk::lines(disk, is_zoned) {
+        text.push_str(&format!("  {line}\n"));
+    }
+    text
+}
+
 /// What the monitor of a guest needs for a vhost-user-blk disk, a line for each.
 fn for_monitors(disk: &Disk<'_>, memory_bytes: u64, version: Option<qemu::Version>) -> String {
     let [memory, element] = disk.libvirt();
@@ -567,6 +603,56 @@ mod tests {
                 line.starts_with(parts[0]) && line.contains(parts[1]),
                 "{line}"
             );
+        }
+    }
+
+    #[test]
+    fn a_block_device_comes_with_commands_for_it() {
+        let served = |more: &str| -> ControllerStatus {
+            let text = format!(r#"{{"name":"nvme0","listen":"ublk:","attached":true{more}}}"#);
+            serde_json::from_str(&text).unwrap()
+        };
+        let there = served(r#","disk":"/dev/ublkb3","device":"is served""#);
+        let text = for_this_machine(&there, false);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert_eq!(lines[0], "for this machine: /dev/ublkb3");
+        assert!(lines[1].starts_with("  mkfs.ext4 /dev/ublkb3 && mount "));
+        assert!(lines[2].starts_with("  fio ") && lines[2].contains("--filename=/dev/ublkb3 "));
+        let zoned = for_this_machine(&there, true);
+        assert!(zoned.contains("mkzonefs /dev/ublkb3") && !zoned.contains("mkfs.ext4"));
+        let waits = served(r#","device":"waits for a namespace""#);
+        for (of, state) in [
+            (waits, "waits for a namespace"),
+            (served(""), "is being made"),
+        ] {
+            let text = for_this_machine(&of, false);
+            assert!(
+                text.contains(state) && text.contains("nvmirage ls"),
+                "{text}"
+            );
+            assert!(
+                !text.contains("/dev/") && text.lines().count() == 1,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn drives_with_chosen_ids_are_told_apart_by_their_files() {
+        let file = |path: &str| -> Medium {
+            let mut keys = MediumKeys::new("m".to_owned(), MediumKind::File);
+            keys.path = Some(PathBuf::from(path));
+            keys.into()
+        };
+        for (listen, expected) in [
+            ("ublk:", "/a.img"),
+            ("ublk:3", "ublk:3"),
+            ("nvme-tcp:127.0.0.1:4420", "nvme-tcp:127.0.0.1:4420"),
+            ("nbd:/x.sock", "/x.sock"),
+        ] {
+            let found = told_apart_by(&listen.parse().unwrap(), &file("/a.img"));
+            assert_eq!(found, PathBuf::from(expected), "{listen}");
         }
     }
 
