@@ -109,16 +109,16 @@ export interface Queue {
 }
 
 /** Protocol of hosts with controllers of their own. */
-export type Protocol = "nvme-tcp" | "nbd" | "vhost-user-blk";
+export type Protocol = "nvme-tcp" | "nbd" | "vhost-user-blk" | "ublk";
 
-/** Host over NVMe/TCP, NBD client, or vhost-user-blk front end. */
+/** Host over NVMe/TCP, NBD client, vhost-user-blk front end, or block device of the server's machine. */
 export interface Association {
   protocol: Protocol;
   /** As the host reports it; only over NVMe/TCP. */
   nqn?: string;
-  /** Of an NBD client or a vhost-user-blk front end: the name of a namespace. */
+  /** Of an NBD client, a vhost-user-blk front end or a block device: the name of a namespace. */
   export?: string;
-  /** Absent on a UNIX socket. */
+  /** Absent on a UNIX socket, and for a block device. */
   address?: string;
   cntlid: number;
   /** Through TLS. */
@@ -134,8 +134,12 @@ export interface Controller extends config.Controller {
   identity?: { serial: string; subnqn: string };
   /** Process of the host, where the system reports it. */
   host?: { process: number; command?: string };
-  /** Hosts over NVMe/TCP, NBD or vhost-user-blk, in order of arrival. */
+  /** Hosts over NVMe/TCP, NBD, vhost-user-blk or ublk, in order of arrival. */
   hosts?: Association[];
+  /** Path of the block device, once Linux has made it; only over ublk. */
+  disk?: string;
+  /** State of the block device, in words; only over ublk. */
+  device?: string;
   cntlid?: number;
   doorbell_messages: number;
   placement: { queue: number; reactor: number }[];
@@ -155,7 +159,7 @@ export interface Inspector {
   stuck_after_ns: number;
   admin?: CompletionQueue;
   queues: CompletionQueue[];
-  /** Up to 16 hosts over NVMe/TCP, NBD or vhost-user-blk, of a controller whose doorbells are `none`. */
+  /** Up to 16 hosts over NVMe/TCP, NBD, vhost-user-blk or ublk, of a controller whose doorbells are `none`. */
   hosts?: { cntlid: number; nqn?: string; export?: string; admin?: CompletionQueue; queues: CompletionQueue[] }[];
   hosts_left_out?: number;
 }

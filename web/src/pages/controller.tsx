@@ -67,11 +67,13 @@ const HOSTS: Record<Protocol, { protocol: string; one: string; several: string }
   "nvme-tcp": { protocol: "NVMe/TCP", one: "host over TCP", several: "hosts over TCP" },
   nbd: { protocol: "NBD", one: "NBD client", several: "NBD clients" },
   "vhost-user-blk": { protocol: "vhost-user-blk", one: "front end", several: "front ends" },
+  ublk: { protocol: "ublk", one: "block device", several: "block devices" },
 };
 
 /** The host of a controller in words, where it has one. */
-export function hostOf({ attached, host, hosts }: Controller): string | undefined {
+export function hostOf({ attached, host, hosts, disk }: Controller): string | undefined {
   if (!attached) return undefined;
+  if (disk !== undefined) return disk;
   if (hosts !== undefined) {
     const { one, several } = HOSTS[hosts[0]?.protocol ?? "nvme-tcp"];
     return `${hosts.length} ${hosts.length === 1 ? one : several}`;
@@ -84,14 +86,20 @@ export function protocolOf({ protocol }: Association): string {
   return HOSTS[protocol].protocol;
 }
 
-/** The hosts of a controller over NVMe/TCP, NBD or vhost-user-blk. */
+/** Where a host has come from: its address, a UNIX socket, or the path of a block device. */
+export function addressOf({ protocol, address }: Association, { disk }: Controller): string {
+  if (protocol === "ublk") return disk ?? "Block device";
+  return address ?? "UNIX socket";
+}
+
+/** The hosts of a controller over NVMe/TCP, NBD, vhost-user-blk or ublk. */
 function Associations({ controller }: { controller: Controller }) {
   const hosts = controller.hosts ?? [];
   if (hosts.length === 0) return null;
   const columns: Column<Association>[] = [
     { title: "Protocol", cell: protocolOf, by: protocolOf, text: true },
     { title: "Host or export", cell: (one) => one.export ?? one.nqn ?? "", by: (one) => one.export ?? one.nqn ?? "", text: true },
-    { title: "Address", cell: (one) => one.address ?? "UNIX socket", by: (one) => one.address ?? "", text: true },
+    { title: "Address", cell: (one) => addressOf(one, controller), by: (one) => addressOf(one, controller), text: true },
     { title: "Controller identifier", cell: (one) => `0x${one.cntlid.toString(16)}`, by: (one) => one.cntlid },
     { title: "TLS", cell: (one) => (one.tls ? "Yes" : "No"), by: (one) => Number(one.tls) },
     { title: "I/O queues", cell: (one) => one.io_queues, by: (one) => one.io_queues },
@@ -115,7 +123,8 @@ function Facts({ controller }: { controller: Controller }) {
       {hostOf(controller) ?? "No host"} {(controller.hosts?.length ?? 1) > 1 ? "are" : "is"} attached at <code>{controller.listen}</code>; subsystem {controller.subsystem ?? controller.name}, namespaces{" "}
       {controller.namespaces.join(", ") || "none"}
       {controller.tenant === undefined ? "" : `, tenant ${controller.tenant}`}
-      {groups.length === 0 ? "" : `, ANA groups ${groups.join(", ")}`}; media{" "}
+      {groups.length === 0 ? "" : `, ANA groups ${groups.join(", ")}`}
+      {controller.device === undefined ? "" : `, block device ${controller.disk === undefined ? "" : `${controller.disk} `}${controller.device}`}; media{" "}
       {[...media].map((one, index) => (
         <span key={one}>
           {index > 0 && ", "}
