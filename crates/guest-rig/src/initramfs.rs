@@ -28,6 +28,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("usr/sbin/blkzone", &[]),
     ("usr/sbin/e2fsck", &["usr/sbin/fsck.ext4"]),
     ("usr/sbin/kexec", &[]),
+    ("usr/sbin/losetup", &[]),
     ("usr/sbin/mke2fs", &["usr/sbin/mkfs.ext4"]),
     ("usr/sbin/mkfs.xfs", &[]),
     ("usr/sbin/mkzonefs", &["usr/sbin/mkfs.zonefs"]),
@@ -42,16 +43,18 @@ const PROGRAMS: &[(&str, &[&str])] = &[
 const FILES: &[&str] = &["etc/mke2fs.conf"];
 
 /// Modules of the kernel; the NVMe driver and ext4 are built in.
-const MODULES: &[&str] = &[
+pub(crate) const MODULES: &[&str] = &[
     "aesni-intel",
     "efivarfs",
     "gcm",
+    "loop",
     "nbd",
     "null_blk",
     "nvme-tcp",
     "nvmet-tcp",
     "qemu_fw_cfg",
     "tls",
+    "ublk_drv",
     "vfio-pci",
     "vfio_iommu_type1",
     "virtio_blk",

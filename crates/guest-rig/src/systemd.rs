@@ -13,7 +13,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::cpio::Archive;
-use crate::initramfs::{Node, Tree, add_modules};
+use crate::initramfs::{MODULES, Node, Tree, add_modules};
 
 /// What such a guest has, beside what these depend on.
 pub(crate) const PACKAGES: &[&str] = &[
@@ -76,7 +76,7 @@ const STEPS: &str = include_str!("../guest/steps.sh");
 
 /// All that goes into the file system beside the packages: the key of what [`write`] makes.
 pub(crate) fn recipe() -> String {
-    format!("{LEFT_OUT:?} {MASKED:?} {JOB} {JOB_SERVICE} {STEPS}")
+    format!("{LEFT_OUT:?} {MASKED:?} {MODULES:?} {JOB} {JOB_SERVICE} {STEPS}")
 }
 
 /// Writes the file system to the file `to`: the packages in `root`, and modules of the kernel

@@ -32,6 +32,7 @@ mod stops;
 mod survive;
 mod tcp;
 mod two;
+mod ublk;
 mod unplug;
 mod vfio;
 mod vhost;
