@@ -46,8 +46,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "hosts-together",
         guard: "hosts of a server that stops have their time together",
         file: "crates/server/src/supervisor/mod.rs",
-        from: "let mut result = state.send_hosts_away();",
-        to: "let mut result = Ok(());",
+        from: "        result = result.and(state.send_hosts_away());\n",
+        to: "",
         test: program("hosts::hosts_of_a_server_that_stops_have_their_time_together"),
     },
     Mutation {

@@ -30,6 +30,7 @@ mod network;
 mod observe;
 mod operators;
 mod over_nbd;
+mod over_ublk;
 mod over_vhost;
 mod partitions;
 mod physical;
@@ -51,6 +52,8 @@ mod tenants;
 mod tls;
 mod traces;
 mod travel;
+mod ublk_abi;
+mod ublk_session;
 mod vhost_codec;
 mod vhost_rings;
 mod vhost_session;
@@ -92,6 +95,7 @@ const ALL: &[&[Mutation]] = &[
     network::MUTATIONS,
     operators::MUTATIONS,
     over_nbd::MUTATIONS,
+    over_ublk::MUTATIONS,
     over_vhost::MUTATIONS,
     partitions::MUTATIONS,
     physical::MUTATIONS,
@@ -112,6 +116,8 @@ const ALL: &[&[Mutation]] = &[
     tls::MUTATIONS,
     traces::MUTATIONS,
     travel::MUTATIONS,
+    ublk_abi::MUTATIONS,
+    ublk_session::MUTATIONS,
     vhost_codec::MUTATIONS,
     vhost_rings::MUTATIONS,
     vhost_session::MUTATIONS,

@@ -57,7 +57,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "nbd-zones",
         guard: "a zoned namespace is not exported",
         file: "crates/api/src/config/not_nvme.rs",
-        from: "medium.zoned().map(|_| \"zones\")",
+        from: "medium.zoned().filter(|_| !zones).map(|_| \"zones\")",
         to: "medium.zoned().and(None)",
         test: unit(
             "api",

@@ -18,12 +18,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "vhost-namespaces",
         guard: "a virtio disk has one namespace",
-        file: "crates/api/src/config/over_vhost.rs",
+        file: "crates/api/src/config/single_namespace.rs",
         from: "self.namespaces.len() < 2",
         to: "self.namespaces.len() < 3",
         test: unit(
             "api",
-            "config::over_vhost::tests::exactly_one_namespace_is_served",
+            "config::single_namespace::tests::exactly_one_namespace_is_served",
         ),
     },
     Mutation {
@@ -34,18 +34,18 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "config.validate()",
         test: unit(
             "api",
-            "config::over_vhost::tests::exactly_one_namespace_is_served",
+            "config::single_namespace::tests::exactly_one_namespace_is_served",
         ),
     },
     Mutation {
         name: "vhost-detached",
         guard: "a served controller stays valid when its namespace is detached",
-        file: "crates/api/src/config/over_vhost.rs",
+        file: "crates/api/src/config/single_namespace.rs",
         from: "self.namespaces.len() < 2",
         to: "self.namespaces.len() == 1",
         test: unit(
             "api",
-            "config::over_vhost::tests::a_served_controller_may_lose_its_namespace",
+            "config::single_namespace::tests::a_served_controller_may_lose_its_namespace",
         ),
     },
     Mutation {
