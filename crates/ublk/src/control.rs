@@ -38,7 +38,7 @@ const CANCELLATION: u64 = 2;
 pub enum Error {
     /// The driver is not there.
     #[error(
-        "there is no {CONTROL}: load the kernel's driver with `modprobe ublk_drv` (Linux 6.0 and later have it)"
+        "there is no {CONTROL}: load the kernel's driver with `modprobe ublk_drv` (Linux 6.4 and later)"
     )]
     Missing,
     /// The control device cannot be opened.
