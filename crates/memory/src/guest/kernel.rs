@@ -3,7 +3,24 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
 
-use crate::guest::host::Buffer;
+use crate::guest::host::{Buffer, HostMemory};
+use crate::own::PAGE;
+
+impl HostMemory {
+    /// Has the pages of a range present at its addresses in this process: a process that is being
+    /// killed cannot have the kernel bring them any more.
+    ///
+    /// # Panics
+    /// If the range does not lie inside.
+    #[inline]
+    pub fn touch(&self, at: usize, len: usize) {
+        let ours = self.at(at, len);
+        for page in (0..len).step_by(PAGE as usize) {
+            // SAFETY: the byte lies in the range, which is mapped.
+            unsafe { ours.add(page).read_volatile() };
+        }
+    }
+}
 
 impl Buffer {
     /// Address of a range in this process, for the kernel. It is valid for as long as the memory
@@ -65,6 +82,7 @@ impl Buffer {
 #[cfg(test)]
 mod tests {
     use std::io::{Read as _, Seek as _, Write as _};
+    use std::os::unix::fs::FileExt as _;
 
     use crate::HostMemory;
 
@@ -90,6 +108,28 @@ mod tests {
         assert!(buffer.write_at(0, 1, closed.unwrap(), 0).is_err());
         let own = buffer.address(16, 1) - buffer.address(0, 1);
         assert_eq!(own, 16);
+    }
+
+    #[test]
+    fn pages_that_were_written_elsewhere_are_present_when_they_were_touched() {
+        let memory = HostMemory::new(4 * 4096).unwrap();
+        // As by another mapping.
+        let file = std::fs::File::from(memory.fd().try_clone_to_owned().unwrap());
+        file.write_all_at(&[1; 4 * 4096], 0).unwrap();
+        let buffer = memory.reserve(4 * 4096, 4096).unwrap();
+        let is_present = |page: u64| {
+            let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
+            let mut entry = [0; 8];
+            let number = buffer.address(0, 1) / 4096 + page;
+            pagemap.read_exact_at(&mut entry, number * 8).unwrap();
+            // Documentation/admin-guide/mm/pagemap.rst: bit 63 is "page present".
+            u64::from_le_bytes(entry) >> 63 == 1
+        };
+        assert!(!(0..4).any(is_present));
+        // The kernel may bring pages around a fault, too.
+        memory.touch(0, 4 * 4096);
+        assert!((0..4).all(is_present));
+        memory.touch(4096, 0);
     }
 
     #[test]

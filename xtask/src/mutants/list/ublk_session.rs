@@ -110,6 +110,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: session("ublk::life::a_command_that_is_aborted_ends_the_session"),
     },
     Mutation {
+        name: "ublk-touched",
+        guard: "the data of a read are present where the driver copies them from",
+        file: "crates/memory/src/guest/kernel.rs",
+        from: "for page in (0..len).step_by(PAGE as usize) {",
+        to: "for page in (len..len).step_by(PAGE as usize) {",
+        test: unit(
+            "memory",
+            "guest::kernel::tests::pages_that_were_written_elsewhere_are_present_when_they_were_touched",
+        ),
+    },
+    Mutation {
         name: "ublk-refused",
         guard: "a tag whose buffer a medium may have gets another one",
         file: "crates/transport/src/ublk/work.rs",

@@ -317,8 +317,8 @@ fn open(info: &DeviceInfo) -> anyhow::Result<Device> {
     }
 }
 
-/// Whether someone has a disk for himself, as a file system or a device on top of it has. That it
-/// is only open shows on Linux 7.0 and later, to [`Devices::end_unless_used`].
+/// Whether a disk is taken: a file system or a device on top of it has it alone. That it is only
+/// open shows on Linux 7.0 and later, to [`Devices::end_unless_used`].
 pub(super) fn is_taken(id: u32) -> bool {
     let exclusive = OpenOptions::new()
         .read(true)

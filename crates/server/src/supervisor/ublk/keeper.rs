@@ -128,7 +128,7 @@ impl Keeper {
         lock(&self.shared.view).0.clone()
     }
 
-    /// Whether someone has the disk for himself.
+    /// Whether a file system or a device on top of it has the disk alone.
     pub(in crate::supervisor) fn is_taken(&self) -> bool {
         let id = lock(&self.shared.view).1;
         id.is_some_and(is_taken)

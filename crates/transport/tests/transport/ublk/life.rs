@@ -311,7 +311,7 @@ fn a_namespace_that_is_another_one_ends_the_session() {
 
 #[test]
 fn a_controller_that_fails_ends_the_session() {
-    // CC.EN is cleared, by whom ever.
+    // CC.EN is cleared.
     let mut rig = Rig::new(Shape::default());
     rig.with_controller(|it| it.bar_write(0, 0x14, &[0; 4]));
     rig.give(Ask::read(0, 1));
