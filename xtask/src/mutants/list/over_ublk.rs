@@ -188,4 +188,15 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "    if is_zoned && disk.is_empty() {",
         test: unit("machine", "ublk::tests::a_zoned_disk_is_written_in_order"),
     },
+    Mutation {
+        name: "ublk-lasts",
+        guard: "a device whose namespace is not known yet does not outlive the server",
+        file: "crates/server/src/supervisor/ublk/mod.rs",
+        from: "!namespaces.is_empty() && namespaces",
+        to: "namespaces",
+        test: unit(
+            "server",
+            "supervisor::ublk::tests::a_device_outlives_the_server_only_where_its_medium_does",
+        ),
+    },
 ];

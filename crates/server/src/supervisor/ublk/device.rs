@@ -93,6 +93,9 @@ impl Devices {
                 self.control.delete(id, END)?;
                 self.add(disk, wanted)
             }
+            _ if !wanted.lasts => bail!(
+                "device {id} of the kernel waits for a drive that outlives its server, and this drive is in memory: its users would find other data; end them, then delete it with `ublk del -n {id}` of the program ublk, or name another ID"
+            ),
             _ => self.take_over(id, disk),
         }
     }

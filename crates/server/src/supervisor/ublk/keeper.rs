@@ -6,6 +6,8 @@
 //!            ^-------------------------- its session has ended <-------'
 //! ```
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -51,6 +53,8 @@ pub(in crate::supervisor) struct View {
 struct Shared {
     view: Mutex<(View, Option<u32>)>,
     leave: Mutex<Option<Leave>>,
+    /// See [`Wanted::lasts`]: of the next device.
+    lasts: AtomicBool,
 }
 
 /// A device and its thread.
@@ -90,7 +94,10 @@ impl Keeper {
     /// There is no driver, or it refuses the device.
     pub(super) fn start(name: &str, reactor: Reactor, wanted: Wanted) -> anyhow::Result<Self> {
         let devices = Devices::open()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            lasts: wanted.lasts.into(),
+            ..Shared::default()
+        });
         let (sender, news) = channel();
         let (first, result) = sync_channel(1);
         let (end, ended) = sync_channel::<()>(0);
@@ -132,6 +139,11 @@ impl Keeper {
     pub(in crate::supervisor) fn is_taken(&self) -> bool {
         let id = lock(&self.shared.view).1;
         id.is_some_and(is_taken)
+    }
+
+    /// See [`Wanted::lasts`]: of the next device.
+    pub(super) fn set_lasts(&self, lasts: bool) {
+        self.shared.lasts.store(lasts, Relaxed);
     }
 
     /// Asks for the end; [`Self::finish`] waits for it.
@@ -250,6 +262,7 @@ impl Work {
             }
         };
         self.show(None, "is being made");
+        self.wanted.lasts = self.shared.lasts.load(Relaxed);
         let Found {
             device,
             goes_on,

@@ -7,7 +7,7 @@ mod device;
 mod keeper;
 
 use anyhow::Context;
-use api::config::{Backing, Controller};
+use api::config::{Backing, Config, Controller};
 use api::{Protocol, Refusal};
 use engine::SubsystemSlot;
 use reactor::message::Way;
@@ -29,7 +29,7 @@ impl State {
         let wanted = Wanted {
             id,
             queues: config.queues,
-            lasts: self.outlives(config),
+            lasts: outlives(&self.aim(), &config.namespaces),
         };
         let new = self.prepare(config, Way::Ublk, reactor, subsystem)?;
         self.add(config, reactor, new)?;
@@ -92,19 +92,49 @@ impl State {
         }
     }
 
-    /// Whether the media of a controller's namespaces outlive this process, however it ends.
-    fn outlives(&self, config: &Controller) -> bool {
-        let aim = self.aim();
-        let mut named = aim
-            .namespace
-            .iter()
-            .filter(|n| config.namespaces.contains(&n.name));
-        named.all(|namespace| {
-            let mut media = aim.media.iter();
-            let medium = media.find(|medium| medium.name == namespace.media);
-            medium.is_some_and(|medium| {
-                matches!(medium.backing, Backing::File(_) | Backing::Drive(_))
-            })
-        })
+    /// Has the next device of a controller outlive this process, or not, as the medium of this
+    /// namespace does. The controller is about to get it, and has no other one.
+    pub(super) fn prepare_device(&self, namespace: &str, controller: &str) {
+        let mut served = self.controllers.iter();
+        let served = served.find(|served| served.name == controller);
+        if let Some(keeper) = served.and_then(|served| served.keeper.as_ref()) {
+            keeper.set_lasts(outlives(&self.aim(), &[namespace.to_owned()]));
+        }
+    }
+}
+
+/// Whether the media of these namespaces outlive the process, however it ends. One that is not
+/// configured lies on a pool, and a controller without a namespace may get any.
+fn outlives(config: &Config, namespaces: &[String]) -> bool {
+    let lasts = |name: &String| {
+        let namespace = config.namespace.iter().find(|n| n.name == *name)?;
+        let medium = config.media.iter().find(|m| m.name == namespace.media)?;
+        Some(matches!(
+            medium.backing,
+            Backing::File(_) | Backing::Drive(_)
+        ))
+    };
+    !namespaces.is_empty() && namespaces.iter().all(|name| lasts(name).unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::outlives;
+
+    #[test]
+    fn a_device_outlives_the_server_only_where_its_medium_does() {
+        let text = "[[media]]\nname = \"f\"\nkind = \"file\"\npath = \"/f\"\n[[media]]\nname = \"r\"\nkind = \"ram\"\nsize = \"64MiB\"\n[[namespace]]\nname = \"file\"\nmedia = \"f\"\n[[namespace]]\nname = \"ram\"\nmedia = \"r\"\n";
+        let config = api::config::from_toml(text).unwrap();
+        for (names, expected) in [
+            (&["file"][..], true),
+            (&["ram"], false),
+            (&["file", "ram"], false),
+            // It may get any later, and a host may make one.
+            (&[], false),
+            (&["made by a host"], false),
+        ] {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(outlives(&config, &names), expected, "{names:?}");
+        }
     }
 }
