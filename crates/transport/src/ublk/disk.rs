@@ -60,7 +60,8 @@ impl Disk {
             .with_user_copy(is_zoned)
     }
 
-    /// Requests of each of so many queues at the same time: 8 to 128.
+    /// Requests that each queue of a device with this number of queues has at the same time: 8 to
+    /// 128.
     #[must_use]
     pub fn depth(queues: u16) -> u16 {
         (TAGS / queues.clamp(1, TAGS / 8)).min(DEPTH)

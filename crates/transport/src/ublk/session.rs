@@ -47,7 +47,7 @@ impl Polled {
 pub enum News {
     /// Requests of all tags are fetched: the device can start.
     Fetched,
-    /// The namespace has so many sectors now.
+    /// The namespace has another size now, in sectors.
     Resized(u64),
     /// The session has ended, and its device has no server.
     Ended(String),
@@ -82,8 +82,8 @@ pub struct Session<R> {
     is_told: bool,
 }
 
-/// Whether a device of so many tags, with buffers of so many bytes, can be served by a controller
-/// whose commands move so many.
+/// Whether a controller whose commands move up to `max_transfer` bytes can serve a device with this
+/// number of tags and this length of buffers.
 fn check(tags: u16, buffer_len: u32, max_transfer: u32) -> io::Result<()> {
     let most = MAX_IO.min(max_transfer);
     let has_pages = buffer_len > 0 && buffer_len.is_multiple_of(PAGE as u32);

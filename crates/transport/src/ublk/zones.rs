@@ -16,7 +16,7 @@ pub(super) fn room(wanted: u32, len: usize) -> u32 {
     (wanted as usize).min(len / LEN - 1) as u32
 }
 
-/// Bytes of NVMe's report of so many zones.
+/// Bytes of NVMe's report of this number of zones.
 pub(super) fn len(zones: u32) -> u64 {
     (LEN + zones as usize * LEN) as u64
 }

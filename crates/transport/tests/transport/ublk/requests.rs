@@ -170,7 +170,7 @@ fn outcomes_of_what_cannot_be_done() {
             cases.push((Ask::read(u64::MAX, 1), Errno::IO));
             cases.push((ask(Operation::WRITE_ZEROES, 0, 65537), Errno::INVAL));
         }
-        // Zones of a disk that has none, and what there is not.
+        // Operations on zones where the disk has none, and unknown operations.
         for operation in [4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 255] {
             cases.push((ask(Operation(operation), 0, 8), Errno::OPNOTSUPP));
         }
