@@ -33,9 +33,15 @@ impl Places {
         }
     }
 
-    fn has_host_place(&self) -> bool {
+    /// Hosts that may still come.
+    pub(super) fn free(&self) -> usize {
         let leaving = self.leaving.len().min(self.hosts);
-        self.all.len() - self.pending.len() - leaving < self.hosts
+        let taken = self.all.len() - self.pending.len() - leaving;
+        self.hosts.saturating_sub(taken)
+    }
+
+    fn has_host_place(&self) -> bool {
+        self.free() > 0
     }
 
     /// Whether there is room for one more host, which is to prove who it is or not.

@@ -77,10 +77,6 @@ impl Reactor {
         from: Option<SocketAddr>,
         now: Time,
     ) -> Result<(), End> {
-        // Of those that chose at the same time, the last ones have been acknowledged.
-        if !self.roster_mut(index).is_some_and(|it| it.has_room(false)) {
-            return Err(End::TooManyClients);
-        }
         let slot = self.make_controller(index).map_err(|error| {
             let why = format!("no controller: {error:#}; set fewer `clients`");
             self.tell_of_lack(index, CLIENT, &why, now);

@@ -12,6 +12,9 @@ pub enum End {
     /// The client has closed it, or has asked for that.
     #[error("the client closed it")]
     Closed,
+    /// The client has asked to leave before it has chosen an export.
+    #[error("the client left without an export")]
+    Left,
     /// The client has broken a rule of the protocol.
     #[error("{0}")]
     Fault(#[from] Fault),
@@ -56,6 +59,7 @@ impl End {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Closed => "closed",
+            Self::Left => "left",
             Self::Fault(fault) => fault.name(),
             Self::Silent => "silent",
             Self::SlowData => "slow-data",

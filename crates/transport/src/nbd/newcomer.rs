@@ -189,7 +189,7 @@ impl Newcomer {
                 Outcome::Transmission(_) => Ok(Progress::Chosen),
                 Outcome::Abort => {
                     self.shut();
-                    Err(End::Closed)
+                    Err(End::Left)
                 }
                 Outcome::StartTls => {
                     self.outcome = None;

@@ -96,8 +96,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "authentication-pending",
         guard: "those that have proved nothing take no host's place",
         file: "crates/reactor/src/hosted/places.rs",
-        from: "        self.all.len() - self.pending.len() - leaving < self.hosts",
-        to: "        self.all.len() - leaving < self.hosts",
+        from: "let taken = self.all.len() - self.pending.len() - leaving;",
+        to: "let taken = self.all.len() - leaving;",
         test: unit(
             "reactor",
             "hosted::places::tests::those_that_have_proved_nothing_take_no_place_of_a_host",

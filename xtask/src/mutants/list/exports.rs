@@ -10,10 +10,32 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "exports-clients",
         guard: "there are at most as many NBD clients as `clients` says",
-        file: "crates/reactor/src/run/exports.rs",
-        from: "        if !self.roster_mut(index).is_some_and(|it| it.has_room(false)) {\n",
-        to: "        if self.roster_mut(index).is_none() {\n",
+        file: "crates/reactor/src/hosted/exports/mod.rs",
+        from: "self.roster().free() <= self.arrivals.len()",
+        to: "false",
         test: reactor("one_client_too_many_is_refused_until_another_has_left"),
+    },
+    Mutation {
+        name: "exports-same-time",
+        guard: "an NBD client that is acknowledged has a place",
+        file: "crates/reactor/src/hosted/exports/mod.rs",
+        from: "self.roster().free() <= self.arrivals.len()",
+        to: "self.roster().free() == 0",
+        test: unit(
+            "reactor",
+            "hosted::exports::tests::of_two_that_choose_at_the_same_time_one_gets_the_last_place",
+        ),
+    },
+    Mutation {
+        name: "exports-left",
+        guard: "NBD clients that only ask are not counted as refused",
+        file: "crates/reactor/src/hosted/exports/mod.rs",
+        from: "        if !matches!(end, End::Left) {\n            roster.counts_mut().refuse(end.name());\n        }\n",
+        to: "        roster.counts_mut().refuse(end.name());\n",
+        test: unit(
+            "reactor",
+            "hosted::exports::tests::one_that_leaves_without_an_export_is_no_refusal",
+        ),
     },
     Mutation {
         name: "exports-leaving",

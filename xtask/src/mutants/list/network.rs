@@ -15,8 +15,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "network-hosts",
         guard: "there are at most as many hosts as `hosts` says",
         file: "crates/reactor/src/hosted/places.rs",
-        from: "self.all.len() - self.pending.len() - leaving < self.hosts",
-        to: "self.all.len() - self.pending.len() - leaving <= self.hosts",
+        from: "self.hosts.saturating_sub(taken)",
+        to: "(self.hosts + 1).saturating_sub(taken)",
         test: program("network::crowds::one_host_too_many_is_refused_until_another_has_left"),
     },
     Mutation {

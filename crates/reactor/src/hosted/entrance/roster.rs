@@ -101,6 +101,15 @@ impl Roster {
         self.removal.is_none() && self.places.has_room(is_asked)
     }
 
+    /// Hosts that may still come.
+    pub(crate) fn free(&self) -> usize {
+        if self.removal.is_none() {
+            self.places.free()
+        } else {
+            0
+        }
+    }
+
     /// The configuration of the next host's controller.
     pub(crate) fn next_controller(&mut self) -> ControllerConfig {
         self.made += 1;

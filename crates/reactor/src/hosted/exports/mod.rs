@@ -170,7 +170,8 @@ impl Exports {
 
     /// Serves a connection. True if it has come to something.
     fn serve(&mut self, number: usize, now: Time) -> bool {
-        let is_full = !self.roster().has_room(false);
+        // Those that have chosen have places, though no controllers yet.
+        let is_full = self.roster().free() <= self.arrivals.len();
         let Some(caller) = self.entrance.callers.get_mut(number) else {
             return false;
         };
@@ -213,7 +214,10 @@ impl Exports {
     fn end(&mut self, end: &End, ended: Option<&Connection>, now: Time) {
         let roster = self.roster_mut();
         tracing::debug!(controller = roster.name(), "a connection ended: {end}");
-        roster.counts_mut().refuse(end.name());
+        // One that asked for the list of exports, or about one of them, was refused nothing.
+        if !matches!(end, End::Left) {
+            roster.counts_mut().refuse(end.name());
+        }
         if KEYLESS.contains(&end.name()) && roster.tells_of_host(now) {
             let from = ended.and_then(|ended| ended.from);
             let offered = ended.and_then(|ended| ended.newcomer.offered());

@@ -94,6 +94,32 @@ fn choose(export: &str) -> Vec<u8> {
     bytes
 }
 
+/// The other option by which a client chooses, which has replies.
+fn go(export: &str) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 0, 3];
+    bytes.extend(b"IHAVEOPT\0\0\0\x07");
+    bytes.extend((4 + export.len() as u32 + 2).to_be_bytes());
+    bytes.extend((export.len() as u32).to_be_bytes());
+    bytes.extend(export.as_bytes());
+    bytes.extend([0, 0]);
+    bytes
+}
+
+/// Kinds of the replies that a client was sent.
+fn replies(stream: &mut UnixStream) -> Vec<u32> {
+    let mut bytes = vec![0; 4096];
+    let len = stream.read(&mut bytes).unwrap();
+    let mut left = bytes[..len].strip_prefix(GREETING).unwrap();
+    let mut kinds = Vec::new();
+    while !left.is_empty() {
+        // Magic number, option, kind and length of a reply.
+        let word = |at: usize| u32::from_be_bytes(left[at..at + 4].try_into().unwrap());
+        kinds.push(word(12));
+        left = &left[20 + word(16) as usize..];
+    }
+    kinds
+}
+
 /// Whether its other end is closed. What came before is dropped.
 fn is_closed(mut stream: impl io::Read) -> bool {
     loop {
@@ -152,6 +178,47 @@ fn one_over_a_unix_socket_has_no_address_and_chooses_of_what_is_new() {
     until(&mut exports, &poller, |it| it.entrance.callers.len() == 0);
     assert!(is_closed(&mut gone) && !is_closed(&mut client));
     assert_eq!(exports.roster().counts().refused.values().sum::<u64>(), 1);
+}
+
+#[test]
+fn of_two_that_choose_at_the_same_time_one_gets_the_last_place() {
+    const ACK: u32 = 1;
+    const POLICY: u32 = 0x8000_0002;
+    let (mut exports, folder) = over_unix();
+    let poller = Poller::new().unwrap();
+    let mut clients = [connect(&folder), connect(&folder)];
+    until(&mut exports, &poller, |it| it.entrance.callers.len() == 2);
+    for client in &mut clients {
+        client.write_all(&go("a")).unwrap();
+    }
+    // Both have spoken before the entrance looks.
+    turn(&mut exports, &poller, Time(0));
+    until(&mut exports, &poller, |it| !it.arrivals.is_empty());
+    let mut last: Vec<_> = clients
+        .iter_mut()
+        .filter_map(|client| replies(client).pop())
+        .collect();
+    last.sort_unstable();
+    assert_eq!(last, [ACK, POLICY]);
+    assert_eq!(exports.arrivals.len(), 1);
+    assert_eq!(refused(&exports, "too-many-clients"), 1);
+}
+
+#[test]
+fn one_that_leaves_without_an_export_is_no_refusal() {
+    let (mut exports, folder) = over_unix();
+    let poller = Poller::new().unwrap();
+    let mut client = connect(&folder);
+    client.write_all(&[0, 0, 0, 3]).unwrap();
+    client.write_all(b"IHAVEOPT\0\0\0\x03\0\0\0\0").unwrap();
+    client.write_all(b"IHAVEOPT\0\0\0\x02\0\0\0\0").unwrap();
+    turn(&mut exports, &poller, Time(0));
+    until(&mut exports, &poller, |it| it.entrance.callers.len() == 0);
+    assert!(is_closed(&mut client));
+    assert!(exports.roster().counts().refused.is_empty());
+    // One that ends the connection instead is counted.
+    drop(connect(&folder));
+    until(&mut exports, &poller, |it| refused(it, "closed") == 1);
 }
 
 #[test]
