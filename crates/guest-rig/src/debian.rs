@@ -381,6 +381,13 @@ impl Program {
         self
     }
 
+    /// Sets a variable of its environment.
+    #[must_use]
+    pub fn with_variable(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name, value.into()));
+        self
+    }
+
     /// A command that runs this program; arguments are added to it.
     #[must_use]
     pub fn command(&self) -> Command {

@@ -9,7 +9,7 @@ use crate::apt::open_apt;
 use crate::cache::{Cache, Note, key_hash};
 use crate::debian::{self, Program};
 
-const PACKAGES: &[&str] = &["fio", "libnbd-bin", "nbdfuse", "nbdkit"];
+const PACKAGES: &[&str] = &["fio", "libnbd-bin", "nbdfuse", "nbdkit", "python3-libnbd"];
 
 fn key() -> String {
     let recipe = format!("{PACKAGES:?} {}", debian::RELEASE);
@@ -40,6 +40,20 @@ fn root() -> Result<PathBuf> {
 /// They have not been fetched: says how to.
 pub fn program(name: &str) -> Result<Program> {
     Ok(Program::private(&root()?, &format!("usr/bin/{name}")))
+}
+
+/// libnbd's Python shell (`nbdsh`), which takes the same options.
+///
+/// # Errors
+/// They have not been fetched: says how to.
+pub fn shell() -> Result<Program> {
+    let root = root()?;
+    let python = Program::private(&root, "usr/bin/python3");
+    let modules = root.join("usr/lib/python3/dist-packages");
+    Ok(python
+        .with_variable("PYTHONHOME", root.join("usr"))
+        .with_variable("PYTHONPATH", modules)
+        .with("-mnbd"))
 }
 
 /// nbdkit, and the path of its plugin that keeps an export in memory.

@@ -44,6 +44,7 @@ mod migrate;
 mod moves;
 mod native;
 mod nbd;
+mod nbd_shell;
 mod nbd_status;
 mod nbd_tls;
 mod network;

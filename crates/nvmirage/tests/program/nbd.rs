@@ -16,7 +16,7 @@ use crate::survive::worker;
 use crate::world::{BOUND, Server, World, wait};
 
 /// Bytes of each namespace.
-const LEN: u64 = 32 << 20;
+pub(crate) const LEN: u64 = 32 << 20;
 
 /// A namespace of each size of a block, of which hosts over vfio-user see the first as well.
 fn config(world: &World, listen: &str) -> String {
@@ -53,15 +53,15 @@ fn config(world: &World, listen: &str) -> String {
     )
 }
 
-struct Served {
-    world: World,
-    server: Server,
+pub(crate) struct Served {
+    pub(crate) world: World,
+    pub(crate) server: Server,
     socket: String,
 }
 
 impl Served {
     /// At a UNIX socket.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let world = World::new();
         let socket = world.path("nbd.sock").display().to_string();
         let file = world.write("config.toml", &config(&world, &format!("nbd:{socket}")));
@@ -73,7 +73,7 @@ impl Served {
         }
     }
 
-    fn uri(&self, export: &str) -> String {
+    pub(crate) fn uri(&self, export: &str) -> String {
         format!("nbd+unix:///{export}?socket={}", self.socket)
     }
 }
