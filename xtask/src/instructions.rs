@@ -93,6 +93,8 @@ fn command(workspace: &Workspace) -> Result<Command> {
         "mediated",
         "--bench",
         "tcp",
+        "--bench",
+        "vhost",
         "--",
         "--output-format=json",
     ])

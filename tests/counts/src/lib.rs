@@ -11,6 +11,7 @@
 
 mod mediated;
 mod tcp;
+mod vhost;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use port::time::Time;
 use port::{Channel as Port, ChannelId, MediumTraits};
 use subsystem::{Subsystem, SubsystemConfig};
 pub use tcp::{Tcp, TcpLoad};
+pub use vhost::{Vhost, VhostLoad};
 
 /// Commands of every count. A queue that is filled once has 1,023; these are whole batches of 32.
 pub const COMMANDS: u32 = 992;
