@@ -113,7 +113,7 @@ static CONFIGS: LazyLock<Vec<Written>> = LazyLock::new(|| {
         let config = from_toml(&text).ok()?;
         Some(Written(text, config))
     });
-    let count = (cases().cases as usize / 2).min(20_000);
+    let count = (cases().cases as usize / 5).min(20_000);
     let mut configs: Vec<_> = configs.take(count).collect();
     configs.sort_by_key(|Written(text, _)| text.len());
     configs
@@ -156,7 +156,7 @@ fn meddle(model: &mut Model, hosts: u32, detached: u32, attached: u32) {
 }
 
 /// Cases of each of the two properties, unless `PROPTEST_CASES` says otherwise.
-const CASES: u32 = 2000;
+const CASES: u32 = 5000;
 
 /// The cases of a property. Random files that do not fit run-time objects are frequent, so as many
 /// may be rejected.
