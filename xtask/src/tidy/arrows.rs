@@ -296,7 +296,12 @@ pub(super) const ALLOWED: Table<'static> = &[
 ];
 
 /// Crates of others that only some of ours may use.
-const RESTRICTED: &[(&str, &[&str])] = &[("axum", &["server"]), ("tokio", &["server"])];
+const RESTRICTED: &[(&str, &[&str])] = &[
+    ("axum", &["server"]),
+    ("http", &["client", "server"]),
+    ("hyper", &["client", "server"]),
+    ("tokio", &["server"]),
+];
 
 /// What the tests of a crate may use beside that.
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
@@ -437,6 +442,8 @@ mod tests {
     #[test]
     fn crates_of_others_may_be_restricted() {
         assert!(found("a", "tokio", "null")[0].contains("must not depend on tokio: only server"));
+        let http = &found("a", "hyper", "null")[0];
+        assert!(http.contains("must not depend on hyper: only client, server"));
         let table: Table<'_> = &[("server", &[])];
         let metadata =
             r#"{"packages":[{"name":"server","dependencies":[{"name":"tokio","kind":null}]}]}"#;
