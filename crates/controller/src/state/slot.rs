@@ -1,7 +1,8 @@
 //! The state of one command, and the two orders in which it is stored.
 //!
 //! Invariants:
-//! - A field has one meaning, in every state. All of them are zero in a new area: a free slot.
+//! - A field has one meaning, in every state; `result` and `since` have a second one while
+//!   [`Marks::noted`] is set. All of them are zero in a new area: a free slot.
 //! - Only [`store_fetched`], [`store_completion`] and [`SlotState::release`] store what a restart
 //!   decides by; the straight path and the general path both call them.
 //!
@@ -173,10 +174,10 @@ pub struct SlotState {
     /// The slot of the second command, where this is the first one of a fused pair that was
     /// fetched.
     pub(crate) partner: Index,
-    /// Dwords 0 and 1 of its completion.
+    /// Dwords 0 and 1 of its completion. While `noted`, and a medium has it, the medium's note.
     pub(crate) result: u64,
-    /// When a medium got it, for its gate, which a restart ignores. Of a command for the subsystem,
-    /// its name, where that is noted. A restart ignores the fields after it.
+    /// Time at which a medium got it, for its gate, which a restart ignores. While `noted`, the
+    /// name of a command for the subsystem. A restart ignores the fields after it.
     pub(crate) since: u64,
     /// Bytes that its gate has counted.
     pub(crate) charged: u32,
