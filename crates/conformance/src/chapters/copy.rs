@@ -27,7 +27,7 @@ const TESTS: &[Test] = tests![
     ranges_across_pages, "Base 2.1, 4.3.1", "the list of ranges may start inside a page and go on in another";
     other_namespace, "NVM 1.1, 3.3.2", "format 2 copies from a named namespace, once the host has enabled it";
     format_two_disabled, "Base 2.1, 5.1.25.1.14", "format 2 is refused (002h) as long as the host has not enabled it";
-    uncorrectable_source, "NVM 1.1, 3.3.2", "a source that cannot be read makes Copy fail, and tells its range in dword 0";
+    uncorrectable_source, "NVM 1.1, 3.3.2", "a source that cannot be read makes Copy fail, and returns its range in dword 0";
 ];
 
 /// A source range: first block, blocks.

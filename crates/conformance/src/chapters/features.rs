@@ -24,7 +24,7 @@ const TESTS: &[Test] = tests![
     not_changeable, "Base 2.1, 5.1.25", "setting a feature that is not changeable is refused (10Eh)";
     not_namespace_specific, "Base 2.1, 5.1.25", "setting a feature of the controller for one namespace is refused (10Fh)";
     namespace_specific, "Base 2.1, 5.1.25", "features of namespaces are kept for each, and FFFFFFFFh sets all";
-    without_namespace, "NVM 1.1, 4.1.3", "Get Features, Error Recovery, without an NSID is refused, or tells the value of all namespaces";
+    without_namespace, "NVM 1.1, 4.1.3", "Get Features, Error Recovery, without an NSID is refused, or returns the value of all namespaces";
     bad_namespace, "Base 2.1, 5.1.25", "a feature of namespaces for an NSID beyond NN is refused (00Bh)";
     arbitration, "Base 2.1, 5.1.25.1.1", "Arbitration reads back burst and weights";
     power_management, "Base 2.1, 5.1.25.1.2", "every power state there is can be chosen, one that is not is refused (002h)";
@@ -150,7 +150,7 @@ fn capabilities(bench: &mut Bench) -> Verdict {
     }
     for (fid, of_namespaces) in [(0x01, 0), (0x02, 0), (0x05, 1), (0x07, 0), (0x0b, 0)] {
         let Some(found) = capabilities_of(bench, fid)? else {
-            return crate::verdict::fail(format!("feature {fid:02x}h tells no capabilities"));
+            return crate::verdict::fail(format!("feature {fid:02x}h reports no capabilities"));
         };
         let what = format!("feature {fid:02x}h, of namespaces");
         same(&what, found >> 1 & 1, of_namespaces)?;

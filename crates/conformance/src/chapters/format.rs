@@ -23,7 +23,7 @@ const TESTS: &[Test] = tests![
     format_bad_namespace, "Base 2.1, 5.1.10", "Format NVM of NSID 0 or one beyond NN is refused";
     format_others_untouched, "Base 2.1, 5.1.10", "Format NVM of one namespace leaves others alone, where FNA says so";
     format_all, "Base 2.1, 5.1.10", "Format NVM of FFFFFFFFh does as FNA says";
-    format_progress, "NVM 1.1, 4.1.5.1", "the format progress indicator tells that nothing remains";
+    format_progress, "NVM 1.1, 4.1.5.1", "the format progress indicator reports that nothing remains";
     format_stays, "Base 2.1, 5.1.10", "a format is there after a reset";
 ];
 

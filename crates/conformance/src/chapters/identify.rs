@@ -20,7 +20,7 @@ const TESTS: &[Test] = tests![
     identify_namespace, "NVM 1.1, 4.1.5.1", "Identify Namespace: sizes, formats and identifiers agree with each other";
     identify_namespace_bad_nsid, "Base 2.1, 5.1.13.1", "Identify Namespace of NSID 0, or of one beyond NN, is refused (00Bh)";
     identify_namespace_inactive, "Base 2.1, 5.1.13.1", "Identify Namespace of an inactive NSID is all zeros";
-    identify_namespace_all, "NVM 1.1, 4.1.5.1", "Identify Namespace of FFFFFFFFh tells what all have in common with Namespace Management, and is refused (00Bh) without";
+    identify_namespace_all, "NVM 1.1, 4.1.5.1", "Identify Namespace of FFFFFFFFh reports the common values of all with Namespace Management, and is refused (00Bh) without";
     active_list, "Base 2.1, 5.1.13.2.2", "the list of active namespaces rises, ends with zeros, and each has a size";
     active_list_from, "Base 2.1, 5.1.13.2.2", "the list of active namespaces has those above NSID only";
     active_list_bad_nsid, "Base 2.1, 5.1.13.2.2", "a list of active namespaces above FFFFFFFEh or FFFFFFFFh is refused (00Bh)";
@@ -32,7 +32,7 @@ const TESTS: &[Test] = tests![
     command_set_namespace, "NVM 1.1, 4.1.5.3", "Identify CNS 05h answers for the NVM command set";
     command_set_controller, "NVM 1.1, 4.1.5.4", "Identify CNS 06h answers for the NVM command set";
     command_set_list, "Base 2.1, 5.1.13.2.7", "Identify CNS 07h for the NVM command set lists what CNS 02h lists";
-    independent, "Base 2.1, 5.1.13.2.8", "Identify CNS 08h tells that each active namespace is ready";
+    independent, "Base 2.1, 5.1.13.2.8", "Identify CNS 08h reports that each active namespace is ready";
     command_set_unknown, "Base 2.1, 5.1.13.1", "Identify of a command set that is not there is refused (002h)";
     command_sets, "Base 2.1, 5.1.13.2.19", "Identify CNS 1Ch lists a combination with the NVM command set";
     allocated_list, "Base 2.1, 5.1.13.2.9", "the list of allocated namespaces contains the active ones, where there is Namespace Management";
@@ -315,7 +315,7 @@ fn descriptors(bench: &mut Bench) -> Verdict {
             Some((_, csi)) => same("Command Set Identifier", csi[0], 0)?,
             None if css == 1 => {
                 return crate::verdict::fail(format!(
-                    "namespace {nsid} tells no command set, and CAP.CSS offers several"
+                    "namespace {nsid} reports no command set, and CAP.CSS offers several"
                 ));
             }
             None => {}

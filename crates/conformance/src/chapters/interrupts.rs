@@ -220,7 +220,7 @@ fn sleep_until_done(
     let mut done = 0;
     while done < count {
         check(bench.signalled(eventfd)?, || {
-            format!("{done} of {count} commands completed, and no signal tells of the others")
+            format!("{done} of {count} commands completed, and no signal announces the others")
         })?;
         while let Some(cqe) = bench.poll(&mut pair.cq)? {
             cqe.ok()?;

@@ -15,7 +15,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
 const TESTS: &[Test] = tests![
     identify, "KV 1.1, 4.1.5.1", "a namespace has a size, and a format with the lengths of keys and values";
     descriptor, "Base 2.1, 5.1.13.2.3", "the namespace's descriptors name its command set";
-    not_of_blocks, "NVM 1.1, 4.1.5.1", "Identify of the NVM command set is refused (12Ch), or tells a capacity and no format of blocks";
+    not_of_blocks, "NVM 1.1, 4.1.5.1", "Identify of the NVM command set is refused (12Ch), or reports a capacity and no format of blocks";
     hidden_from_others, "Base 2.1, 3.1.4.5", "a host that has enabled the NVM command set alone is not shown it";
     store_and_retrieve, "KV 1.1, 3.2.5", "a value comes back, and Dword 0 is its size";
     retrieve_in_part, "KV 1.1, 3.2.4", "a buffer that is too small gets as much as fits, and Dword 0 is the whole size";

@@ -30,14 +30,14 @@ const TESTS: &[Test] = tests![
     smart_counts_data, "Base 2.1, 5.1.12.1.3", "SMART counts data in thousands of 512 bytes, rounded up";
     smart_survives_reset, "Base 2.1, 5.1.12.1.3", "SMART counters do not go back at a reset", pcie why::CONTROLLER;
     smart_counts_shutdowns, "Base 2.1, 5.1.12.1.3", "a normal shutdown is no unsafe one";
-    firmware_slots, "Base 2.1, 5.1.12.1.4", "the active firmware slot has the revision that Identify Controller tells";
+    firmware_slots, "Base 2.1, 5.1.12.1.4", "the active firmware slot has the revision in Identify Controller";
     changed_namespaces, "Base 2.1, 5.1.12.1.5", "the list of changed namespaces rises, and is empty once it was read";
     effects_admin, "Base 2.1, 5.1.12.1.6", "admin opcodes that Commands Supported and Effects has answer, and others are refused (001h)";
     effects_io, "Base 2.1, 5.1.12.1.6", "I/O opcodes that Commands Supported and Effects has answer, and others are refused (001h)";
     effects_fields, "Base 2.1, 5.1.12.1.6", "Commands Supported and Effects: what ONCS and OACS have is there, writes change blocks, reserved is 0";
     error_entry, "Base 2.1, 5.1.12.1.2", "a completion with More has an entry: queue, command, status and namespace";
     error_order, "Base 2.1, 5.1.12.1.2", "error entries are newest first, numbered from 1, and zeros follow";
-    error_count_in_smart, "Base 2.1, 5.1.12.1.3", "SMART tells as many error entries as the newest entry's number";
+    error_count_in_smart, "Base 2.1, 5.1.12.1.3", "SMART counts as many error entries as the newest entry's number";
     errors_survive_reset, "Base 2.1, 5.1.12.1.2", "the error log is there after a reset";
 ];
 

@@ -14,7 +14,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
 };
 
 const TESTS: &[Test] = tests![
-    life, "Base 2.1, 8.1.15", "a namespace is created, attached, used, detached and deleted, and lists tell so at each step";
+    life, "Base 2.1, 8.1.15", "a namespace is created, attached, used, detached and deleted, and lists show it at each step";
     capacity, "Base 2.1, 8.1.15", "creating takes unallocated capacity, deleting gives it back";
     create_too_large, "Base 2.1, 5.1.21", "creating more than there is is refused (115h)";
     create_bad_sizes, "Base 2.1, 5.1.21", "creating with NCAP above NSZE, or below it without thin provisioning, is refused";

@@ -34,7 +34,7 @@ const TESTS: &[Test] = tests![
     uncorrectable_bounds, "NVM 1.1, 3.3.7", "Write Uncorrectable beyond the end is refused (080h)";
     uncorrectable_stays, "NVM 1.1, 3.3.7", "an uncorrectable block is one after a reset";
     uncorrectable_middle, "NVM 1.1, 3.3.7", "a Read over a good and an uncorrectable block fails (281h), and a Write over both heals";
-    get_lba_status, "NVM 1.1, 4.2.1", "Get LBA Status tells of untested or uncorrectable blocks within what was asked";
+    get_lba_status, "NVM 1.1, 4.2.1", "Get LBA Status reports untested or uncorrectable blocks within the requested range";
 ];
 
 fn missing_opcodes(bench: &mut Bench) -> Verdict {

@@ -25,7 +25,7 @@ const TESTS: &[Test] = tests![
     doorbells_in_bar, "PCIe Transport 1.1, 3.1.2", "doorbells of every queue that is granted lie in BAR0";
     capability_list, "PCI 3.0, 6.7", "the list of capabilities ends, stays behind the header, and has each once";
     power_management, "PCIe Transport 1.1, 3.8", "power management is there, of version 3, in D0, and D3hot can be entered and left";
-    express, "PCIe Transport 1.1, 3.8", "the PCI Express capability tells of an endpoint with function level reset and role-based error reporting";
+    express, "PCIe Transport 1.1, 3.8", "the PCI Express capability describes an endpoint with function level reset and role-based error reporting";
     function_level_reset, "PCIe Transport 1.1, 3.8", "Initiate Function Level Reset resets the controller, and reads as 0";
     msix_tables, "PCIe Transport 1.1, 3.8", "the MSI-X table and its pending bits lie in BARs, apart from each other and from the registers";
     msix_entries, "PCI 3.0, 6.8.2", "entries of the MSI-X table keep what is written, for every vector";

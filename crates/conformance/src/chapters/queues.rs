@@ -37,7 +37,7 @@ const TESTS: &[Test] = tests![
     laps, "Base 2.1, 3.3.1.2", "small queues work over many laps, whatever their sizes";
     laps_full, "Base 2.1, 3.3.1.2", "a submission queue that is filled to its last entry works, over many laps";
     shared_cq, "Base 2.1, 3.3.1.2", "several submission queues complete to one completion queue, each completion with its queue";
-    sq_head, "Base 2.1, 4.2.1", "completions tell how far the submission queue was read, and end at its tail";
+    sq_head, "Base 2.1, 4.2.1", "completions report how far the submission queue was read, and end at its tail";
     full_cq, "Base 2.1, 3.3.1.2", "a full completion queue is not overrun; commands go on as entries are freed, and none is lost";
     full_cq_shared, "Base 2.1, 3.3.1.2", "a full completion queue that two submission queues share loses no completion of either";
     identifiers_echo, "Base 2.1, 4.1", "any command identifier comes back, not only small ones";

@@ -24,7 +24,7 @@ const TESTS: &[Test] = tests![
     queue_registers_while_enabled, "Base 2.1, 3.1.4.8", "AQA, ASQ and ACQ read back what was written, also while CC.EN is 1", pcie why::REGISTERS;
     queue_registers_in_halves, "Base 2.1, 3.1.4.9", "ASQ and ACQ are written and read in halves of 32 bits", pcie why::REGISTERS;
     cc_reads_back, "Base 2.1, 3.1.4.5", "CC reads back what was written";
-    ready_edges, "Base 2.1, 3.5.1", "CSTS.RDY follows CC.EN, both ways, within the time that CAP tells, again and again";
+    ready_edges, "Base 2.1, 3.5.1", "CSTS.RDY follows CC.EN, both ways, within the time in CAP, each time";
     ready_stays_low, "Base 2.1, 3.1.4.6", "CSTS.RDY stays 0 while CC.EN is 0";
     status_when_ready, "Base 2.1, 3.1.4.6", "an enabled controller reports no fatal status, no shutdown and no pause";
     smallest_admin_queues, "Base 2.1, 3.1.4.8", "admin queues of two entries work, over several laps", pcie why::RINGS;
@@ -222,7 +222,7 @@ fn identify_often(bench: &mut Bench, times: u32) -> Verdict {
         page.fill(0);
         bench.admin(sqe)?.ok()?;
         check(page.bytes(0, 256) == first[..256], || {
-            format!("Identify number {time} tells something else than the first")
+            format!("Identify number {time} differs from the first")
         })?;
     }
     Ok(())

@@ -35,7 +35,7 @@ const TESTS: &[Test] = tests![
     unregister_holder, "Base 2.1, 8.1.22", "unregistering the holder releases its reservation";
     holder_may_do_all, "Base 2.1, 8.1.22", "the holder reads and writes under every type";
     generation, "Base 2.1, 7.8", "the generation counts registrations, not reservations";
-    report_extended, "Base 2.1, 7.8", "the extended report tells the 128-bit Host Identifier";
+    report_extended, "Base 2.1, 7.8", "the extended report has the 128-bit Host Identifier";
     report_short, "Base 2.1, 7.8", "a report is cut where the host asked for less";
     ignore_existing_key, "Base 2.1, 7.5", "IEKEY is refused (002h) where RESCAP says so";
     persistence, "Base 2.1, 7.6", "persistence through power loss is set and reported where RESCAP has it, and refused where not";
@@ -174,7 +174,7 @@ impl Host {
         let (header, entry) = if extended { (64, 64) } else { (24, 24) };
         let count = usize::from(u16_at(&data, 5));
         check(header + count * entry <= 4096, || {
-            format!("Reservation Report tells of {count} registrants")
+            format!("Reservation Report lists {count} registrants")
         })?;
         let registered = (0..count).map(|n| {
             let at = header + n * entry;

@@ -18,8 +18,8 @@ const TESTS: &[Test] = tests![
     not_there, "Base 2.1, 5.1.22", "Sanitize is refused where SANICAP has no kind of it";
     bad_action, "Base 2.1, 5.1.22", "a reserved action, or one that SANICAP does not have, is refused (002h)";
     exit_without_failure, "Base 2.1, 5.1.22", "Exit Failure Mode without a failure succeeds and changes nothing";
-    log_when_idle, "Base 2.1, 8.1.24", "the Sanitize Status log tells no progress while nothing runs";
-    block_erase, "Base 2.1, 8.1.24", "a block erase leaves none of the old data, and the log tells that it is over";
+    log_when_idle, "Base 2.1, 8.1.24", "the Sanitize Status log reports no progress while nothing runs";
+    block_erase, "Base 2.1, 8.1.24", "a block erase leaves none of the old data, and the log reports its end";
     overwrite, "Base 2.1, 8.1.24", "an overwrite leaves its pattern where nothing is deallocated";
     overwrite_inverted, "Base 2.1, 5.1.22", "an overwrite that inverts its pattern between passes ends with the pattern, of two passes and of three";
     every_namespace, "Base 2.1, 8.1.24", "a sanitize operation is of every namespace";

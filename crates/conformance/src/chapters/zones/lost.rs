@@ -114,7 +114,7 @@ pub(super) fn lost_reports(bench: &mut Bench) -> Verdict {
         let (count, told) = rig.report(0, option, zones.len().max(1))?;
         same("Number of Zones", count, expected)?;
         check(told.iter().all(|zone| zone.state == state), || {
-            format!("the report of zones in state {state:#x} tells of others")
+            format!("the report of zones in state {state:#x} lists others")
         })?;
     }
     Ok(())

@@ -53,15 +53,15 @@ pub(super) const CHAPTER: Chapter = Chapter {
         unwritten, "NVM 1.1, 3.2.4", "blocks that were never written read as DLFEAT says";
         reset_deallocates, "ZNS 1.1, 3.4.3", "what was written reads as DLFEAT says after a reset";
         read_across, "ZNS 1.1, 3.3.5", "reads cross zones where OZCS says so, or are refused (1B8h)";
-        append_tells, "ZNS 1.1, 3.4.1", "an append tells in Dwords 0 and 1 where it went";
+        append_tells, "ZNS 1.1, 3.4.1", "an append returns its first block in Dwords 0 and 1";
         appends_together, "ZNS 1.1, 3.4.1", "appends that are submitted together lie one behind the other";
         append_not_start, "ZNS 1.1, 3.4.1", "an append to a block that no zone begins with is refused (002h)";
         append_limit, "ZNS 1.1, 3.4.1", "an append of more than ZASL is refused (002h)";
         append_over_capacity, "ZNS 1.1, 3.4.1", "an append that a zone has no room for is refused (1B8h), to a full zone (1B9h)";
-        report_all, "ZNS 1.1, 3.4.2", "a report tells of each zone once, in order, and of all that are empty alike";
+        report_all, "ZNS 1.1, 3.4.2", "a report lists each zone once, in order, and all empty zones alike";
         report_from_inside, "ZNS 1.1, 3.4.2", "a report begins with the zone that its block is in";
         report_partial, "ZNS 1.1, 3.4.2", "Number of Zones counts what matches, or what fits where the report is partial";
-        report_by_state, "ZNS 1.1, 3.4.2", "a report tells of the zones in one state alone";
+        report_by_state, "ZNS 1.1, 3.4.2", "a report lists the zones in one state alone";
         report_header_only, "ZNS 1.1, 3.4.2", "a report without room for a zone counts them all the same";
         report_refused, "ZNS 1.1, 3.4.2", "reserved actions and options are refused (002h), blocks past the namespace too (080h)";
         extension, "ZNS 1.1, 5.3", "a descriptor extension is set where a zone is empty, makes it Closed, and comes back until it is reset";
@@ -72,7 +72,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
         lost_actions, "ZNS 1.1, 3.4.3", "zones that are read only or offline are not opened, closed, finished or reset (1BFh)";
         lost_select_all, "ZNS 1.1, 3.4.3", "Select All leaves zones that are read only or offline as they are";
         lost_random, "ZNS 1.2, 3.4.3", "zones that are read only or offline are given no random write area or descriptor extension";
-        lost_reports, "ZNS 1.1, 3.4.2", "reports tell of zones that are read only, and of those that are offline";
+        lost_reports, "ZNS 1.1, 3.4.2", "reports list zones that are read only, and those that are offline";
         random_identify, "ZNS 1.2, 4.1.5", "random write areas are whole steps, and no more of them than zones may be active";
         random_refused, "ZNS 1.2, 3.4.3", "where there are no random write areas, none is given";
         random_order, "ZNS 1.2, 5.7", "a random write area is written in any order and again, and the write pointer stays";

@@ -239,7 +239,7 @@ impl<'b> Rig<'b> {
             let from = zones.len() as u64 * self.zone_blocks;
             let (_, mut more) = self.report(from, 0, 60)?;
             check(!more.is_empty(), || {
-                format!("a report from block {from:#x} on tells of no zone")
+                format!("a report from block {from:#x} on lists no zone")
             })?;
             zones.append(&mut more);
         }
