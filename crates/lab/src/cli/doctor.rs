@@ -20,8 +20,8 @@ Examples:
   nvmirage doctor --vcpus 8 --reactors 2 --json | jq -r .libvirt
       Parts of a libvirt domain for a larger guest
 
-Nothing is changed. The plan is for one guest: give others the CPUs that are left. Exit status 1:
-there is a problem, which does not work as it is; advice would be better or faster.";
+The command changes nothing. The plan is for one guest: give other guests the remaining CPUs. Exit
+status 1: at least one problem, which prevents operation. Advice improves speed or safety.";
 
 /// Check this machine: problems, improvements, and CPU placement
 #[derive(Debug, clap::Args)]

@@ -36,7 +36,7 @@ Examples:
   nvmirage serve
       Everything in /etc/nvmirage/nvmirage.toml
   nvmirage serve --survive --media ram:size=8GiB --listen vfio-user:/tmp/nvme.sock
-      The same, and a crash or an upgrade of the server costs the host a pause only
+      A drive in memory whose host sees only a pause when the server crashes or is upgraded
   nvmirage serve --config nvmirage.toml
       Everything in the file; `nvmirage check nvmirage.toml` prints it with all defaults
 
@@ -101,8 +101,8 @@ pub(super) struct Serve {
     /// Keep hosts attached when the server's process dies: a small process has the sockets, and
     /// starts another server's process, which continues
     ///
-    /// Of media null, ram and file survive, with their zones, and drives behind vfio-user; timing
-    /// models continue with their last checkpoint. See also `nvmirage upgrade`.
+    /// Rejects drives over NVMe/TCP, and media whose timing model is recorded. Timing models
+    /// continue with their last checkpoint. See also `nvmirage upgrade`.
     #[arg(long)]
     survive: bool,
 

@@ -121,8 +121,8 @@ pub struct Bench {
     #[arg(long, value_name = "HOW", value_parser = doorbells(), default_value = "auto")]
     doorbells: Doorbells,
 
-    /// When the doorbell of submissions is written: once for all commands that replace those that
-    /// completed together, or for each command
+    /// Writes of the submission queue's doorbell: one for all commands that replace those
+    /// completed together, or one for each command
     #[arg(long, value_name = "WHEN", value_parser = ring(), default_value = "batch")]
     ring: Ring,
 
@@ -194,7 +194,7 @@ fn ring() -> impl TypedValueParser<Value = Ring> {
     })
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Debug, Serialize)]
 struct Output {
     target: String,
@@ -472,7 +472,7 @@ fn available_memory() -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// A file to be written later. What it holds stays until then.
+/// A file to be written later. Its contents stay until then.
 fn writable(path: &Path) -> anyhow::Result<File> {
     let mut options = File::options();
     let file = options.write(true).create(true).truncate(false).open(path);

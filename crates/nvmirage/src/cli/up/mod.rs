@@ -41,13 +41,13 @@ Examples:
   nvmirage up samsung-970-pro --size 8GiB --listen nbd:/tmp/x.sock
       A drive over NBD, for qemu-img, nbdcopy, nbd-client and a guest without vfio-user
   nvmirage up samsung-970-pro --size 8GiB --listen vhost-user-blk:/tmp/b.sock
-      A virtio disk of a guest, for QEMU of any age, libvirt, Firecracker and cloud-hypervisor
+      A virtio disk of a guest, for QEMU 4.2 and newer, libvirt, Firecracker and cloud-hypervisor
   nvmirage up samsung-970-pro --path pro.img --size 8GiB --listen ublk:
       A block device of this machine, /dev/ublkbN, as root
   nvmirage down vm1
       Delete the drive again
 
-Where your server runs, it gets the drive; where none does, this one serves until you stop it.
+A running server gets the drive. Without one, this command serves it until it is stopped.
 Another server gets it where --control or NVMIRAGE_CONTROL names that. The same line again changes
 nothing, and what it has made goes again where it fails.";
 
