@@ -24,7 +24,7 @@ impl Controller {
             "migration: namespaces that hosts create do not move: remove it, or pool".into()
         });
         place.require(!self.namespaces.is_empty(), || {
-            "migration: the lock of a medium is what tells two servers apart: give the controller a namespace".into()
+            "migration: two servers exclude each other by the lock of a medium: give the controller a namespace".into()
         });
         let mut others = config.controllers_of(self.subsystem());
         if let Some(other) = others.find(|other| other.name != self.name) {
@@ -115,7 +115,7 @@ migration = true
     const FILE: &str = "kind = \"file\"\npath = \"disk.img\"\nsize = \"64MiB\"\n";
     const NS: &str = "namespaces = [\"ns\"]\nlisten = \"vfio-user:/run/vm1.sock\"\n";
 
-    /// What is wrong with it when a part is replaced, and more follows.
+    /// The error after one part of the text is replaced and more is appended.
     fn problem((from, to): (&str, &str), more: &str) -> String {
         assert!(RIGHT.contains(from), "{from}");
         let text = RIGHT.replacen(from, to, 1) + more;

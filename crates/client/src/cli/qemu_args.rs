@@ -254,7 +254,7 @@ fn note_if_relative(socket: &Path) {
 
 /// The disk of a controller over vhost-user-blk.
 fn disk(socket: PathBuf, config: Option<&Controller>) -> anyhow::Result<Found> {
-    let config = config.context("the controller has gone")?;
+    let config = config.context("the controller was deleted meanwhile; see nvmirage ls")?;
     Ok(Found::Disk(socket, config.queues))
 }
 
@@ -285,7 +285,7 @@ fn exported(address: &NbdAddress, config: Option<&Controller>) -> anyhow::Result
     let at = at.with_context(|| {
         format!("the socket path {address} is not UTF-8, which an option of QEMU requires: use another path")
     })?;
-    let config = config.context("the controller has gone")?;
+    let config = config.context("the controller was deleted meanwhile; see nvmirage ls")?;
     let tls = exports::credentials(config);
     let names = exports::names(config).enumerate();
     let mut options: Vec<_> = names

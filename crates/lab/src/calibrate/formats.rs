@@ -291,7 +291,7 @@ fn of_simulate(value: Value) -> Points {
         }
         let order = if job.random == Some(true) { "rand" } else { "" };
         let kind = &commands.kind;
-        let act = Act::named(kind).ok_or_else(|| format!("{kind} tells nothing"))?;
+        let act = Act::named(kind).ok_or_else(|| format!("{kind} determines no parameter"))?;
         let block_bytes = if act.is_bare() {
             0
         } else {

@@ -210,7 +210,7 @@ fn kvm(device: &Device) -> Check {
 fn maps(count: Option<u64>) -> Check {
     let what = "maps of memory";
     match count {
-        None => good(what, "not told"),
+        None => good(what, "unknown"),
         Some(count) if count >= MAPS => good(what, format!("at most {count}")),
         Some(count) => good(what, format!("at most {count}")).but(
             Level::Advice,
@@ -233,7 +233,7 @@ fn shared_huge_pages(words: Option<String>) -> Check {
             let chosen = words.split_whitespace().find(|word| word.starts_with('['));
             good(what, chosen.unwrap_or(words).trim_matches(['[', ']']))
         }
-        None => good(what, "not told"),
+        None => good(what, "unknown"),
     }
 }
 
@@ -242,7 +242,7 @@ fn clock(machine: &Snapshot) -> Check {
     let what = "clock";
     let has = |flag: &str| machine.cpu_flags.iter().any(|one| one == flag);
     let invariant = has("constant_tsc") && has("nonstop_tsc");
-    let source = machine.clock_source.as_deref().unwrap_or("not told");
+    let source = machine.clock_source.as_deref().unwrap_or("unknown");
     let found = if invariant {
         format!("{source}, the processor's own goes on at one rate")
     } else {

@@ -332,7 +332,7 @@ impl<B: Bus> Drive<B> {
         };
         self.jobs
             .send(open)
-            .map_err(|_| io::Error::other("the drive's keeper has ended"))?;
+            .map_err(|_| io::Error::other("the drive supervisor has ended"))?;
         Ok(DriveChannel::new(Parts {
             channel: number,
             facts: self.facts.clone(),
@@ -365,7 +365,7 @@ impl<B: Bus> Drive<B> {
         };
         self.jobs
             .send(open)
-            .map_err(|_| io::Error::other("the drive's keeper has ended"))?;
+            .map_err(|_| io::Error::other("the drive supervisor has ended"))?;
         Ok(Relay::new(
             duty,
             self.jobs.clone(),
@@ -381,7 +381,7 @@ impl<B: Bus> Drive<B> {
     /// The flush failed.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let (answer, answered) = sync_channel(1);
-        let gone = || io::Error::other("the drive's keeper has ended");
+        let gone = || io::Error::other("the drive supervisor has ended");
         self.jobs.send(Job::Flush(answer)).map_err(|_| gone())?;
         match answered.recv_timeout(FLUSH_BOUND) {
             Ok(flushed) => flushed.map_err(io::Error::other),
@@ -408,7 +408,7 @@ impl<B: Bus> Drive<B> {
     /// # Errors
     /// Erasing failed; part of the range may be zero.
     pub(crate) fn erase(&self, offset: u64, len: u64) -> io::Result<()> {
-        let gone = || io::Error::other("the drive's keeper has ended");
+        let gone = || io::Error::other("the drive supervisor has ended");
         let end = offset + len;
         let mut at = offset;
         while at < end {

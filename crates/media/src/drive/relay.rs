@@ -116,7 +116,7 @@ impl<B: Bus> Relay<B> {
         // The keeper deletes the queue after this, so its doorbells must not be used any more.
         drop(load);
         let duty = self.duty;
-        tracing::debug!(channel, ?duty, "completions are brought no longer: {why}");
+        tracing::debug!(channel, ?duty, "completions are no longer forwarded: {why}");
         self.late.push_back(Job::Returned { channel, duty });
         self.say();
     }
@@ -135,7 +135,7 @@ impl<B: Bus> Relay<B> {
                     // It may have been given back before.
                     let mut taken = self.taken.iter();
                     if let Some(at) = taken.position(|taken| taken.channel == channel) {
-                        self.give_back(at, "the keeper wants it back".to_owned());
+                        self.give_back(at, "the drive supervisor wants it back".to_owned());
                     }
                 }
                 Order::Wakes {

@@ -44,7 +44,7 @@ fn sweeps(document: &Document) -> String {
         ("sweep", Align::Left),
         ("of", Align::Left),
         ("", Align::Left),
-        ("tells", Align::Left),
+        ("determines", Align::Left),
     ]);
     let mut missing = String::new();
     for sweep in &document.sweeps {
@@ -70,7 +70,7 @@ fn parameters(document: &Document) -> String {
         ("parameter", Align::Left),
         ("value", Align::Right),
         ("95 % interval", Align::Left),
-        ("told by", Align::Left),
+        ("from", Align::Left),
     ]);
     for row in &document.parameters {
         table.row(vec![

@@ -82,8 +82,8 @@ fn picture(compound: &Compound, points: &[PointReport]) -> Picture {
                 time(model::preset::LINUX_WRITE_NS),
                 super::super::compound::HEAD_BYTES
             ),
-            format!("Published: {}. What is missing: {}.", compound.published_source, compound.difference),
-            "This drive: arithmetic = \"exact\", where the parts of a compound command start together on their units, and each single command has the drive's latency. Of any keys, some parts share a unit and wait for each other: the mean of many commands.".to_owned(),
+            format!("Published: {}. Missing: {}.", compound.published_source, compound.difference),
+            "This drive: arithmetic = \"exact\", where the parts of a compound command start together on their units, and each single command has the drive's latency. With random keys, some parts share a unit and wait for each other: the mean of many commands.".to_owned(),
         ],
         ..Picture::default()
     }
