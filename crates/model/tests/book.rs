@@ -90,7 +90,7 @@ fn section(page: &mut String, preset: &Preset) {
             let _ = write!(page, "The same as `{}`. ", preset.full_name());
         }
         (Some(default), _) => {
-            let _ = write!(page, "What differs from `{}`:", default.full_name());
+            let _ = write!(page, "Differences from `{}`:", default.full_name());
         }
     }
     if default.is_none() {
