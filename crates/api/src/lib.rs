@@ -1,5 +1,5 @@
-//! What the program's parts say to each other and to its users: configurations, and the requests
-//! and replies of the control API.
+//! Configurations, and the requests and replies of the control API: the interface between the
+//! program's parts, and to its users.
 //!
 //! A key has one name, one unit and one default here, for the configuration file, the control API
 //! and the command line. There is no HTTP, thread, clock or file.

@@ -404,7 +404,7 @@ pub struct ProcessStatus {
 /// A process of the server that has ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct EndedProcess {
-    /// What ended it: a signal, an exit status, or `upgrade`.
+    /// Cause of its end: a signal, an exit status, or `upgrade`.
     pub cause: String,
     /// Time in which its hosts were not served, in milliseconds.
     pub pause_ms: u64,
@@ -424,8 +424,8 @@ pub struct EndedProcess {
 pub struct ContinuedTiming {
     /// Its medium.
     pub media: String,
-    /// Age of its checkpoint when the last process ended, in milliseconds. What hosts have written
-    /// since is in the data and not in the model. Absent if unknown.
+    /// Age of its checkpoint when the last process ended, in milliseconds. Later writes
+    /// of hosts are in the data and not in the model. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_age_ms: Option<u64>,
     /// Whether its checkpoint was missing or damaged: the model has begun as a new drive.

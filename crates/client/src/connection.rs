@@ -166,7 +166,7 @@ impl Wake for Woken {
 /// The socket, for hyper.
 struct Stream {
     socket: Rc<UnixStream>,
-    /// What the socket could not do at once.
+    /// Events that the socket waits for.
     wanted: Rc<Cell<PollFlags>>,
 }
 

@@ -12,7 +12,7 @@ pub fn at(address: &NbdAddress) -> Option<At<'_>> {
     }
 }
 
-/// What clients of a controller need for TLS, where they come through that: certificates where the
+/// Credentials for clients of a controller that come through TLS: certificates where the
 /// server has one.
 pub fn credentials(controller: &Controller) -> Option<Credentials> {
     let nbd = controller.nbd.as_ref()?;

@@ -34,13 +34,13 @@ pub fn of_command_line(text: &str) -> String {
     shown + rest
 }
 
-/// What the API says of parameters, and the same on the command line.
+/// Texts of the API about parameters, and their form on the command line.
 const PARAMETERS: [(&str, &str); 2] = [
     ("with detach_hosts=true", "with --detach-hosts"),
     ("with shrink=true", "with --shrink"),
 ];
 
-/// What the API says of its methods and of configurations, and the same on the command line.
+/// Texts of the API about methods and configurations, and their form on the command line.
 const KEYS: [(&str, &str); 2] = [
     (
         "Change it with PATCH where possible",

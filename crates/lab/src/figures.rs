@@ -31,7 +31,7 @@ impl LatencyReport {
         }
     }
 
-    /// Of all these latencies, which it sorts.
+    /// Figures of all these latencies, which it sorts.
     pub(crate) fn of(latencies: &mut [u64]) -> Self {
         if latencies.is_empty() {
             return LatencyReport::default();

@@ -64,7 +64,7 @@ pub(crate) struct NamespaceIdentity {
     pub(crate) deallocated_reads_zeros: bool,
 }
 
-/// What the zones of a namespace have in common.
+/// Common properties of a namespace's zones.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct ZonesIdentity {
     pub(crate) count: u64,

@@ -142,7 +142,7 @@ impl JobReport {
         ]
     }
 
-    /// What a reader of the table must know: that the machine did not run the host, or the server,
+    /// Warning below the table: the machine did not run the host, or the server,
     /// for a good part of the time.
     pub(crate) fn note(&self) -> Option<String> {
         let excluded = if self.stalls_included {

@@ -67,7 +67,7 @@ pub(crate) fn name_apart(name: &str, path: &Path) -> String {
     format!("{name}-{hex}")
 }
 
-/// What to do where the state folder cannot be used.
+/// Next step where the state folder cannot be used.
 const OTHER_FOLDER: &str =
     "set state_dir, or --state-dir on the command line, to a writable folder";
 

@@ -147,8 +147,8 @@ pub(crate) fn change(change: &Log) -> Result<(), String> {
     Ok(())
 }
 
-/// A filter as the subscriber takes it. What its directives are is known to `config::log`, so that
-/// a module that does not exist is an error, and not a filter that passes nothing.
+/// A filter as the subscriber takes it. Only `config::log` parses its directives, so that a
+/// module that does not exist is an error, and not a filter that passes nothing.
 fn filter(text: &Filter) -> Result<Targets, String> {
     let text = config::log::filter(text.as_str())?;
     text.parse()

@@ -1,4 +1,4 @@
-//! What survives the death of a server's process, where a holder replaces it.
+//! State that survives the death of a server's process, where a holder starts the next one.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -34,12 +34,12 @@ pub(crate) struct KeptFunction {
     holder: Arc<Holder>,
     /// Names of the descriptors.
     names: Descriptors<String>,
-    /// What is kept is that of this medium, and not of one of the same name before.
+    /// The kept state is of this medium, and not of an earlier one with its name.
     continues: bool,
 }
 
 impl KeptFunction {
-    /// That of a medium.
+    /// The state of a medium.
     pub(crate) fn new(holder: &Arc<Holder>, medium: &str, continues: bool) -> Self {
         Self {
             holder: holder.clone(),

@@ -12,7 +12,7 @@ use super::size::serde_as_text;
 const MAX_PAGES: usize = 16;
 /// Length of a page that is given without one.
 const DEFAULT_LEN: u16 = 512;
-/// First vendor log page (Base 2.1, 5.1.12). Of these, only the program's own is rejected.
+/// First vendor log page (Base 2.1, 5.1.12). Only the program's own one is rejected.
 const FIRST_LID: u8 = 0xc0;
 const OWN_LID: u8 = controller::REACTOR_LOG.0;
 

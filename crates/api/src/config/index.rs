@@ -7,7 +7,8 @@ use std::path::Path;
 
 use super::{Config, Controller, Listen, Medium, Namespace};
 
-/// Lists are in the order of the configuration. Of objects with the same name, the first is found.
+/// Lists are in the order of the configuration. Where several objects have a name, the first is
+/// found.
 pub(super) struct Index<'a> {
     pub(super) config: &'a Config,
     media: HashMap<&'a str, &'a Medium>,

@@ -80,7 +80,7 @@ impl Nbd {
         ]
     }
 
-    /// What is wrong with the keys of TLS.
+    /// Errors of the keys of TLS.
     pub(super) fn wrong_tls(&self) -> Vec<String> {
         let has = |name: &str| {
             let mut files = self.tls_files().into_iter();

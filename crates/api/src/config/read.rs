@@ -67,7 +67,7 @@ pub fn with_suggestion(message: &str) -> String {
     }
 }
 
-/// What serde expects, which it names by its Rust type, and the same for a reader.
+/// Types as serde names them in its errors, and as a reader knows them.
 const TYPES: [(&str, &str); 13] = [
     ("u8", "a number from 0 to 255"),
     ("u16", "a number from 0 to 65535"),
@@ -87,7 +87,7 @@ const TYPES: [(&str, &str); 13] = [
     ),
 ];
 
-/// What serde and the reader of TOML call what they found or miss, and the same for a reader.
+/// Values as serde and the TOML parser name them in their errors, and as a reader knows them.
 const FOUND: [(&str, &str); 7] = [
     ("unknown field `", "unknown key `"),
     ("unknown variant `", "unknown value `"),
@@ -109,7 +109,7 @@ fn in_words(message: &str) -> String {
     };
     let (before, expected) = message.split_at(at);
     let named = TYPES.iter().find_map(|(name, words)| {
-        // What follows, if anything, is the place in the text.
+        // The place in the text follows, if there is one.
         let rest = expected.strip_prefix(name)?;
         (!rest.starts_with(|c: char| c.is_alphanumeric())).then(|| format!("{before}{words}{rest}"))
     });

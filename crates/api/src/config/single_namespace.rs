@@ -34,8 +34,8 @@ impl Controller {
         }
     }
 
-    /// What another controller for another namespace has of its own; empty where nothing is to be
-    /// written.
+    /// End of the advice to create another controller for another namespace: the address that it
+    /// needs, or nothing.
     fn of_its_own(&self) -> &'static str {
         match self.listen {
             Listen::Ublk(_) => "",
@@ -43,7 +43,7 @@ impl Controller {
         }
     }
 
-    /// What a new controller lacks, and what to write.
+    /// The error of a new controller that lacks its namespace, with the key to write.
     pub fn lack(&self) -> Option<String> {
         let protocol = self.single_namespace();
         let protocol = protocol.filter(|_| self.namespaces.is_empty())?;

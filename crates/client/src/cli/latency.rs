@@ -87,7 +87,7 @@ fn window(text: &str) -> Result<Span, String> {
     Ok(span)
 }
 
-/// What a report has more than an earlier one. A controller that was created again in between has
+/// Difference of a report to an earlier one. A controller that was created again in between has
 /// everything.
 fn since(mut now: LatencyReport, before: &LatencyReport) -> LatencyReport {
     let count = |report: &LatencyReport, operation: &str| {

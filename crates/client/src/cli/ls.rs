@@ -99,7 +99,7 @@ fn tables(inventory: &Inventory) -> String {
     shown
 }
 
-/// That the server's process has replaced another one, and how.
+/// A line for a server's process that has replaced another one: the cause of that.
 fn replaced(process: &ProcessStatus) -> Option<String> {
     let before = process.before.as_ref()?;
     let mut line = format!(
@@ -216,7 +216,7 @@ fn namespaces(inventory: &Inventory) -> Table {
     table
 }
 
-/// What hosts need to connect to each controller with a TCP address.
+/// Addresses and names with which hosts connect to each controller with a TCP address.
 fn entrances(inventory: &Inventory) -> Table {
     let mut table = Table::new(&[
         ("controller", Align::Left),
@@ -242,7 +242,7 @@ fn entrances(inventory: &Inventory) -> Table {
     table
 }
 
-/// What NBD clients need to connect to each namespace of a controller over NBD.
+/// Addresses and names with which NBD clients connect to each namespace of a controller over NBD.
 fn exports(inventory: &Inventory) -> Table {
     let mut table = Table::new(&[
         ("controller", Align::Left),

@@ -289,7 +289,7 @@ fn controller_rates(
 
 /// Mean number of commands in flight, by Little's law: the commands of a second times the time that
 /// each takes. A count of one moment reads 0 under load, where a turn ends with an empty medium.
-/// That count stands in only where no command was sampled.
+/// The count of commands in flight stands in only where no command was sampled.
 fn depth(
     now: &Controller,
     before: Option<&Controller>,

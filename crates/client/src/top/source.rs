@@ -17,7 +17,7 @@ const COMMANDS: usize = 64;
 /// Age from which a command counts as stuck.
 const STUCK_AFTER: Span = Span(Duration::from_secs(1));
 
-/// What to poll.
+/// Server or file to poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     pub(super) interval: Duration,

@@ -1,7 +1,7 @@
 //! Number of parallel units of a key-value drive: a whole number, found by trial.
 //!
-//! The fewer units there are, the more often commands for random keys collide on one. That shows
-//! between one command at a time and many.
+//! The fewer units there are, the more often commands for random keys collide on one: a
+//! difference between one command at a time and many.
 
 use model::{Kind, Moment, Parameters, Value};
 

@@ -125,7 +125,7 @@ struct TestReport {
     reason: Option<String>,
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Debug, Serialize)]
 struct Output {
     target: String,

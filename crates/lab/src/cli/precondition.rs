@@ -27,7 +27,7 @@ changes by less than 2 % from one to the next. Up to 64GiB every page operation 
 drive the state is written down from that of a small one that was played (seeded), which the state
 says, too.";
 
-/// What the command needs of the program that serves drives.
+/// Functions of the server that the command calls.
 #[derive(Clone, Copy)]
 pub struct Media {
     /// The size in bytes of an existing medium, which is opened as a server does.
@@ -41,7 +41,7 @@ pub type Replace = dyn FnMut(&[u8]) -> anyhow::Result<()>;
 
 /// A state file that no server can take as long as this exists.
 pub struct Taken {
-    /// What it holds, if it exists.
+    /// Contents of the file, if it exists.
     pub before: Option<Vec<u8>>,
     /// Replaces it.
     pub replace: Box<Replace>,

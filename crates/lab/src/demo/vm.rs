@@ -48,7 +48,7 @@ step quiet no_complaints
 pub(super) struct Seen {
     /// Every step, in order; all of them succeeded.
     pub(super) steps: Vec<String>,
-    /// What `nvme list` printed.
+    /// Output of `nvme list`.
     pub(super) nvme_list: String,
     /// Output of fio for each drive.
     pub(super) fio: Vec<(&'static str, String)>,

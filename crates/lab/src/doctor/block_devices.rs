@@ -110,7 +110,7 @@ mod tests {
         from_toml(&text).unwrap()
     }
 
-    /// What is amiss with a newest kernel, which a change makes worse.
+    /// Findings on the newest kernel with `change` applied.
     fn amiss(config: &Config, change: impl FnOnce(&mut Snapshot)) -> Vec<(String, Level, String)> {
         let mut machine = machine();
         machine.kernel = Some("7.3.1-custom".into());

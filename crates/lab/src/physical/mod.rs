@@ -7,8 +7,8 @@
 //! Invariant: a drive in use is never taken from the kernel, and a drive that a process has open is
 //! never returned to it; the error names the user.
 //!
-//! This module does not talk to drives. What only the drive itself knows is shown as far as the
-//! kernel's driver reports it.
+//! This module does not talk to drives. Properties of a drive are shown as far as the kernel's
+//! driver reports them.
 
 mod bind;
 mod users;

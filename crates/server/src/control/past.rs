@@ -27,7 +27,7 @@ pub(super) struct Past(Mutex<Samples>);
 struct Samples {
     kept: VecDeque<Sample>,
     len: usize,
-    /// What the newest one was taken after.
+    /// State of the counters before the newest sample.
     stir: Option<Stir>,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Kept {
     pub(crate) basis: Basis,
     /// Its record without any changes, which need not be saved; `None`: every record is saved.
     pub(crate) plain: Option<Record>,
-    /// Who keeps what only another process with the same hosts needs.
+    /// Keeper of state that only another process with the same hosts needs.
     pub(crate) holder: Option<Arc<Holder>>,
 }
 
@@ -136,7 +136,7 @@ struct Subsystem {
     exists: bool,
     /// The last write failed, and was logged.
     failing: bool,
-    /// What the holder keeps, if it has got anything from this process.
+    /// Reservations that the holder keeps, if this process has sent any.
     reservations: Option<Vec<CurrentReservation>>,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// Of the file `path` of a medium. Nothing is read or written.
+    /// The mark for the file `path` of a medium. Nothing is read or written.
     ///
     /// # Errors
     /// The working folder is unknown.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::ControllerCounts;
 
-/// What a completion queue has counted, or all of one number.
+/// Counters of one completion queue, or the sum of all with one number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     pub(super) in_flight: u64,

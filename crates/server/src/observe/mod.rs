@@ -40,7 +40,7 @@ pub(crate) fn now() -> (Time, u64) {
     (Clock::of_process().now(), day)
 }
 
-/// What tells whether counters can have changed.
+/// Marks of activity: equal values mean that no counter has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stir {
     /// Completions of all reactors.
@@ -71,7 +71,7 @@ pub(crate) struct ControllerCounts {
     pub(crate) counted: Counted,
     /// Latencies by operation, once they were asked for: there are many histograms to sum.
     pub(crate) latencies: OnceCell<Vec<Latency>>,
-    /// Of its hosts over NVMe/TCP, NBD, vhost-user-blk or ublk.
+    /// Counters of its hosts over NVMe/TCP, NBD, vhost-user-blk or ublk.
     pub(crate) network: Option<NetworkCounts>,
 }
 

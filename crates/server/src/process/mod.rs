@@ -23,7 +23,7 @@ use crate::saved::Saved;
 use crate::service::{self, Watchdog};
 use crate::supervisor::{Source, Supervisor};
 
-/// What a server process serves, and how it is controlled.
+/// Configuration and control of a server process.
 pub struct Serving {
     /// The configuration, which passes [`Config::validate`], with the changes of `saved`.
     pub config: Config,

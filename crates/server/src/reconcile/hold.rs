@@ -10,7 +10,7 @@ use super::id::{ControllerId, Identified, MediumId, NamespaceId, ObjectId, Tenan
 use super::inventory::{Objects, find};
 use super::outcome::{Growth, Outcome, growth, wide, wide_by};
 
-/// What to do about an attached host.
+/// Next step for an attached host.
 pub(crate) const CONSENT: &str =
     "end its host first, or let it lose its drive with detach_hosts=true";
 

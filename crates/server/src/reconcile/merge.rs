@@ -15,8 +15,8 @@ pub(crate) struct Merged {
     pub(crate) lost: Vec<String>,
 }
 
-/// Merges three versions: `mine` and `theirs` come from `then`. What has changed on one side only
-/// is taken over. Where both have changed, `theirs` counts.
+/// Merges three versions: `mine` and `theirs` come from `then`. A change on one side only is
+/// taken over. Where both have changed, `theirs` counts.
 pub(crate) fn merge3<T: PartialEq>(then: T, mine: T, theirs: T) -> T {
     if theirs == then { mine } else { theirs }
 }

@@ -10,9 +10,10 @@
 //! - A change that would take a drive from a host, or data from memory, is deferred together with
 //!   all changes that depend on it; the next plan tries again.
 //! - Every intermediate configuration passes [`Config::validate`](api::config::Config::validate).
-//! - What a plan takes away for a time is [`Unfinished`] until it is given back, also by a restart.
+//! - Objects that a plan takes away for a time are [`Unfinished`] until they are given back, also
+//!   by a restart.
 //!
-//! What is wanted comes from a [`merge`] of three versions of every object.
+//! The wanted objects come from a [`merge`] of three versions of every object.
 
 mod hold;
 pub(crate) mod id;
@@ -43,9 +44,9 @@ use self::unfinished::Unfinished;
 pub(crate) struct Actual {
     /// The configuration that is served, with operators' changes.
     pub(crate) config: Config,
-    /// What the last plan wanted. It differs from what is served if the plan did not end.
+    /// Aim of the last plan. It differs from what is served if the plan did not end.
     pub(crate) desired: Objects,
-    /// What the last plan has taken away and not given back.
+    /// Objects that the last plan has taken away and not given back.
     pub(crate) unfinished: Unfinished,
     /// Controllers that hosts are attached to.
     pub(crate) hosts: BTreeSet<String>,
@@ -81,7 +82,7 @@ pub(crate) struct Plan {
     pub(crate) held: Vec<Held>,
     /// The objects after the last step.
     pub(crate) end: Objects,
-    /// What the steps take away until a later step gives it back.
+    /// Objects that the steps take away until a later step gives them back.
     pub(crate) unfinished: Unfinished,
 }
 

@@ -283,7 +283,7 @@ impl Steps<'_> {
         }
     }
 
-    /// What the steps take away for a time, with what is left of an earlier plan.
+    /// Objects that the steps take away for a time, with the rest of an earlier plan.
     fn unfinished(&self) -> Unfinished {
         let before = &self.served.unfinished;
         let mut all = Unfinished::default();

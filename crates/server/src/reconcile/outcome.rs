@@ -238,7 +238,7 @@ fn subsystems(served: &Actual, target: &Config, outcomes: &mut BTreeMap<ObjectId
     }
 }
 
-/// What controllers say of their subsystem, by key. It is fixed while one of them is served.
+/// Values of a subsystem that its controllers state, by key: fixed while one of them is served.
 fn said<'a>(
     controllers: impl IntoIterator<Item = &'a Controller>,
 ) -> BTreeSet<(&'static str, &'a str)> {

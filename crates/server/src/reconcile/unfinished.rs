@@ -1,4 +1,4 @@
-//! What a plan has taken away and not given back yet.
+//! Objects that a plan has taken away and not given back yet.
 //!
 //! The objects that are wanted do not tell this: a namespace that is recreated was in a subsystem
 //! whose saved state says that it is deleted, and a recreated controller has namespaces that an

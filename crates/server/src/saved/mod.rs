@@ -52,7 +52,7 @@ struct Content {
     then: Objects,
     /// Desired objects: those that are served, and those that the last plan did not get to.
     now: Objects,
-    /// What the last plan has taken away and not given back.
+    /// Objects that the last plan has taken away and not given back.
     #[serde(default, skip_serializing_if = "Unfinished::is_empty")]
     unfinished: Unfinished,
 }
@@ -207,7 +207,7 @@ impl Saved {
         self.claim.killed()
     }
 
-    /// What the last plan of an earlier process has not given back.
+    /// Objects that the last plan of an earlier process has not given back.
     pub(crate) fn unfinished(&self) -> &Unfinished {
         &self.content.unfinished
     }

@@ -63,7 +63,7 @@ impl Supervisor {
         state.controller_statuses(&views).map_err(failed)
     }
 
-    /// What has happened, without asking a reactor.
+    /// Marks of activity, without a message to a reactor.
     pub(crate) fn stir(&self) -> Stir {
         let state = self.lock();
         let of = |reactor: &ReactorHandle| reactor.counters().completions.get();
@@ -160,7 +160,7 @@ impl State {
         })
     }
 
-    /// What the hosts over NVMe/TCP, NBD, vhost-user-blk and ublk have done, by controller.
+    /// Counters of the hosts over NVMe/TCP, NBD, vhost-user-blk and ublk, by controller.
     fn network_counts(&self) -> anyhow::Result<BTreeMap<String, NetworkCounts>> {
         let mut all = BTreeMap::new();
         for (at, reactor) in self.reactors.iter().enumerate() {

@@ -160,10 +160,10 @@ struct State {
     is_continuing: bool,
     /// Subsystems that this process has served.
     continued: BTreeSet<String>,
-    /// What is wanted. It differs from `config`, what is served, while a plan is carried out, and
-    /// after one that did not end.
+    /// The wanted objects. They differ from `config`, the served ones, while a plan is carried out,
+    /// and after one that did not end.
     desired: Objects,
-    /// What the last plan has taken away and not given back.
+    /// Objects that the last plan has taken away and not given back.
     unfinished: Unfinished,
     /// A plan is being carried out.
     is_reconciling: bool,

@@ -145,7 +145,7 @@ impl State {
         }
     }
 
-    /// What discovery log pages have of a controller over NVMe/TCP.
+    /// Entry of a controller over NVMe/TCP in discovery log pages.
     pub(super) fn listed(&self, config: &Controller, subnqn: String) -> Option<Listed> {
         let address = config.tcp_address()?;
         let allowed = self.config.allowed_hosts(config);

@@ -378,8 +378,8 @@ impl State {
         served.find(|c| c.name == controller).map(|c| c.reactor)
     }
 
-    /// What is served, with the desired controllers that are not: what a subsystem is to be when
-    /// all of its controllers are served.
+    /// The served objects and the desired controllers that are not served: subsystems as they are
+    /// when all of their controllers are served.
     pub(super) fn aim(&self) -> Config {
         let mut aim = self.config.clone();
         let is_missing = |one: &&Controller| find(&self.config.controller, &one.name).is_none();

@@ -307,7 +307,7 @@ impl State {
             Ok(place) => {
                 let claim = place.claim()?;
                 if is_brief && self.holder.as_ref().is_some_and(|it| it.generation() == 1) {
-                    // What a former server has left is of memory that is gone.
+                    // The state that a former server has left describes memory that is gone.
                     place.forget()?;
                 }
                 Ok(Some((place, claim)))

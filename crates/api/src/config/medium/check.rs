@@ -1,4 +1,4 @@
-//! What is wrong with a medium.
+//! Faults of a medium's configuration.
 
 use model::{Kind, Parameters};
 

@@ -368,7 +368,7 @@ impl MediumKeys {
         })
     }
 
-    /// What is wrong with keys that its kind does not have.
+    /// Errors for keys that its kind does not have.
     fn misplaced(&self) -> Vec<String> {
         let there = self.values();
         let mut faults = Vec::new();

@@ -1,8 +1,8 @@
 //! `[[media]]`: storage behind namespaces.
 //!
 //! A medium is written as one flat table ([`MediumKeys`]), and is a value of its kind
-//! ([`Medium`]): a file has a path, a drive has none. What does not fit together is kept with the
-//! value and reported by [`Medium::validate`], together with the errors of other objects.
+//! ([`Medium`]): a file has a path, a drive has none. Errors between keys are kept with the value
+//! and reported by [`Medium::validate`], together with the errors of other objects.
 
 mod check;
 mod keys;
@@ -56,7 +56,7 @@ pub struct Medium {
     pub vendor: Option<Vendor>,
     /// Where the data is.
     pub backing: Backing,
-    /// What is wrong with the keys that it was written with; empty for one that was made here.
+    /// Errors of the keys that it was written with; empty for one that was made here.
     faults: Vec<String>,
     /// Whether keys at their default are written, too.
     in_full: bool,
@@ -153,11 +153,11 @@ pub struct KeyValue {
     pub max_keys: Option<u32>,
     /// Command set.
     pub dialect: Dialect,
-    /// What persists of it.
+    /// Its persistent part.
     pub kept: Kept,
 }
 
-/// What persists of keys and values.
+/// Persistence of keys and values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// Nothing.

@@ -33,7 +33,7 @@ pub enum When {
     Restart,
 }
 
-/// What a key's values name, for completions.
+/// Kind of object that a key's values name, for completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// None: any text.
@@ -171,7 +171,7 @@ impl Key {
     /// Reads a value as on a command line, and returns it in JSON.
     ///
     /// # Errors
-    /// What is wrong, and what to write.
+    /// The value is not accepted: the cause, and the range to write.
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         (self.read)(text).map_err(|error| match self.range() {
             range if range.is_empty() => error,
@@ -231,7 +231,7 @@ pub trait Object: Listed + Serialize + for<'de> Deserialize<'de> + Clone + Parti
     /// Its keys, in the order in which they are written.
     const KEYS: &'static [Key];
 
-    /// What is wrong with single keys.
+    /// Errors of single keys.
     fn wrong_keys(&self) -> Vec<String> {
         let values = json(self);
         let wrong = |key: &Key| key.check(&values[key.name]).err();

@@ -216,7 +216,7 @@ pub struct Stat {
     json: bool,
 }
 
-/// What `stat --json` prints.
+/// Output of `stat --json`.
 #[derive(Serialize)]
 struct StatReport<'a> {
     #[serde(flatten)]

@@ -13,7 +13,7 @@ use axum::routing::get;
 
 use super::Refused;
 
-/// What was built.
+/// The built files of the dashboard.
 mod built {
     include!(concat!(env!("OUT_DIR"), "/dashboard.rs"));
 }

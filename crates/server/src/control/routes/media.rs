@@ -61,7 +61,7 @@ async fn put_medium(
     item::put(desk, name, headers, bytes).await
 }
 
-/// What of a map is wanted
+/// Requested part of a map
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct MapQuery {

@@ -83,8 +83,8 @@ pub(crate) struct Merged {
     pub(crate) losses: Vec<String>,
 }
 
-/// Merges the configuration with a sidecar. What is `unfinished` returns: the sidecar says that it
-/// is deleted, detached or different, but only because a plan was about to create or attach it
+/// Merges the configuration with a sidecar. `unfinished` objects return: the sidecar has
+/// them as deleted, detached or different only because a plan was about to create or attach them
 /// again.
 ///
 /// # Errors

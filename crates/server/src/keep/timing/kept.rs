@@ -145,7 +145,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// That of a medium.
+    /// The state of a medium.
     pub(crate) fn new(holder: &Arc<Holder>, medium: &str) -> Self {
         Self {
             holder: holder.clone(),

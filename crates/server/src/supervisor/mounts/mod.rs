@@ -34,7 +34,7 @@ pub(super) enum Socket {
     /// A path that only the mount knows: a socket in a temporary folder, which is removed once the
     /// mount has attached; where a holder has the socket, once the mount has ended.
     Private(TempDir),
-    /// That of a mount that a former process of this server has started.
+    /// The socket of a mount that a former process of this server has started.
     Found(PathBuf),
 }
 

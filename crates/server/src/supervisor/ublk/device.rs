@@ -30,7 +30,7 @@ const END: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Devices {
     control: Control,
-    /// What the driver has; nothing where it is too old to say.
+    /// Features of the driver; none where it is too old to report them.
     features: Features,
 }
 
@@ -68,7 +68,7 @@ impl Devices {
         Ok(Self { control, features })
     }
 
-    /// Finds or adds the device of a disk, and opens it. What was found has waited for a server.
+    /// Finds or adds the device of a disk, and opens it. A found device has waited for a server.
     ///
     /// # Errors
     /// The device is another drive's or another server's, or the kernel refuses it.
@@ -260,8 +260,8 @@ impl Devices {
         true
     }
 
-    /// Has the requests of a disk wait for the next server. Of those that are in flight none is
-    /// done again, where the kernel has that.
+    /// Has the requests of a disk wait for the next server. Those in flight are not
+    /// executed again, where the kernel supports that.
     pub(super) fn quiesce(&mut self, id: u32) {
         if !self.features.quiesce() {
             return;
@@ -274,7 +274,7 @@ impl Devices {
         }
     }
 
-    /// Deletes a device. What programs have written to its disk is written before.
+    /// Deletes a device. Data that programs have written to its disk is written before.
     pub(super) fn end(&mut self, id: u32) {
         if let Err(error) = flush(id) {
             tracing::warn!("cannot flush {}: {error}", path_of_disk(id));
@@ -320,8 +320,8 @@ fn open(info: &DeviceInfo) -> anyhow::Result<Device> {
     }
 }
 
-/// Whether a disk is taken: a file system or a device on top of it has it alone. That it is only
-/// open shows on Linux 7.0 and later, to [`Devices::end_unless_used`].
+/// Whether a disk is taken: a file system or a device on top of it has it alone. A disk
+/// that is only open is found by [`Devices::end_unless_used`], on Linux 7.0 and later.
 pub(super) fn is_taken(id: u32) -> bool {
     let exclusive = OpenOptions::new()
         .read(true)

@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How long a device may take to be left or deleted.
 const LEAVE: Duration = Duration::from_secs(40);
 
-/// What becomes of the device.
+/// Outcome for the device when its thread ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::supervisor) enum Leave {
     /// It is deleted.
@@ -40,7 +40,7 @@ pub(in crate::supervisor) enum Leave {
     Keep,
 }
 
-/// What a device is doing.
+/// State of a device.
 #[derive(Clone, Debug, Default)]
 pub(in crate::supervisor) struct View {
     /// Path of the disk, while it is served.
@@ -130,7 +130,7 @@ impl Keeper {
         }
     }
 
-    /// What the device is doing.
+    /// The device's present state.
     pub(in crate::supervisor) fn view(&self) -> View {
         lock(&self.shared.view).0.clone()
     }

@@ -32,7 +32,7 @@ pub(super) fn picture(preset: &str, points: &[PointReport]) -> Option<Picture> {
     };
     #[expect(clippy::cast_precision_loss, reason = "a few microseconds")]
     let beyond = |point: &PointReport| {
-        // What the figure includes of the host's software.
+        // The part of the figure that is the host's software.
         let compared = point.published.compared_ns?;
         Some(compared - point.virtual_ns as f64)
     };

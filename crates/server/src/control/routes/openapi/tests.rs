@@ -54,7 +54,7 @@ fn descriptions_are_not_wrapped() {
     let wrapped = r#"{"a": "one\ntwo\n\nthree\n- four\n  five"}"#;
     let text = r#"{"a": "one two\n\nthree\n- four   five"}"#;
     assert_eq!(super::unwrapped(wrapped), text);
-    // What it would take for a break of a line.
+    // Each would end the line.
     let json = document().to_pretty_json().unwrap();
     assert!(!json.contains(r"\\"), "a description has a backslash");
 }
