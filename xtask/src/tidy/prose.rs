@@ -1,4 +1,5 @@
-//! Words that the project does not use, each with its replacement.
+//! Words that the project does not use, each with its replacement, and words with which no sentence
+//! begins.
 //!
 //! In pages only prose is checked: no code block, code span, comment or link target. In sources
 //! comments are checked, and the literals of what is not a test. The changelog keeps the words of
@@ -56,6 +57,16 @@ const PHRASES: &[(&str, &str)] = &[
     ),
 ];
 
+/// Words with which a question begins, and no other sentence: its subject would be a clause.
+const QUESTIONS: [&str; 2] = ["What", "Who"];
+/// Crates whose comments are held to that, beside the pages.
+const HELD: [&str; 4] = [
+    "crates/api/src/",
+    "crates/client/src/",
+    "crates/lab/src/",
+    "crates/server/src/",
+];
+
 /// Checks a page.
 pub(super) fn check(name: &str, text: &str) -> Vec<Finding> {
     if name == HISTORY {
@@ -64,15 +75,19 @@ pub(super) fn check(name: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut fenced = false;
     let mut commented = false;
+    let mut ended = true;
     for (number, line) in (1..).zip(text.lines()) {
         if line.trim_start().starts_with("```") {
             fenced = !fenced;
+            ended = true;
             continue;
         }
         if fenced {
             continue;
         }
-        findings.extend(phrases(name, number, &prose(line, &mut commented)));
+        let prose = prose(line, &mut commented);
+        findings.extend(phrases(name, number, &prose));
+        findings.extend(clauses(name, number, &prose, &mut ended));
     }
     findings
 }
@@ -87,9 +102,15 @@ pub(super) fn check_source(name: &str, text: &str) -> Vec<Finding> {
         text.lines().take_while(|line| !is_test(line)).count()
     };
     let mut findings = Vec::new();
+    let is_held = HELD.iter().any(|folder| name.starts_with(folder));
+    let mut ended = true;
     let lines = split.comments.lines().zip(split.literals.lines());
     for (number, (comment, literal)) in (1..).zip(lines) {
-        findings.extend(phrases(name, number, &prose(comment, &mut false)));
+        let comment = prose(comment, &mut false);
+        findings.extend(phrases(name, number, &comment));
+        if is_held {
+            findings.extend(clauses(name, number, &comment, &mut ended));
+        }
         if number <= production {
             findings.extend(phrases(name, number, literal));
         }
@@ -112,6 +133,36 @@ fn phrases(name: &str, number: usize, line: &str) -> Vec<Finding> {
         what: format!("{phrase:?}: write {replacement:?}"),
     };
     found.map(finding).collect()
+}
+
+/// Sentences of a line that begin as a question does and are none. `ended` says whether the text
+/// before the line has ended its sentence, and then whether the line does.
+fn clauses(name: &str, number: usize, line: &str, ended: &mut bool) -> Vec<Finding> {
+    // What marks headings, lists, tables, comments and emphasis.
+    let is_mark = |c: char| c.is_whitespace() || "#*_-|>[(/!".contains(c);
+    let is_end = |text: &str| text.ends_with(['.', ':', ';', '|']);
+    let is_new = *ended || line.trim_start().starts_with(['#', '-', '|', '*']);
+    let begins = |at: usize| {
+        let before = &line[..at];
+        let text = before.trim_end_matches(is_mark);
+        let is_cell = before[text.len()..].contains('|');
+        (text.is_empty() && is_new) || (!text.is_empty() && (is_end(text) || is_cell))
+    };
+    let mut findings = Vec::new();
+    for word in QUESTIONS {
+        let is_whole = |at: usize| line[at + word.len()..].starts_with(' ');
+        let mut places = line.match_indices(word);
+        if !line.contains('?') && places.any(|(at, _)| is_whole(at) && begins(at)) {
+            findings.push(Finding {
+                file: name.to_owned(),
+                line: number,
+                what: format!("a sentence begins with {word:?}: begin with its noun"),
+            });
+        }
+    }
+    let text = line.trim_matches(is_mark);
+    *ended = text.is_empty() || is_end(text) || line.starts_with('#');
+    findings
 }
 
 /// A line without its code spans, comments and link targets.
@@ -198,6 +249,33 @@ mod tests {
         assert_eq!(lines("crates/x/src/a.rs"), [1, 3, 7]);
         assert_eq!(lines("crates/x/src/a/tests.rs"), [1, 7]);
         assert_eq!(lines("crates/tests-x/src/a.rs"), [1, 7]);
+    }
+
+    #[test]
+    fn a_sentence_begins_with_a_clause_only_where_it_asks() {
+        for text in [
+            "What a host writes is kept.",
+            "It ends. Who waits is released.",
+            "It ends.\nWhat waits goes on.",
+            "## What it needs",
+            "- Who reads it",
+            "| event | What follows |",
+            "**What it costs.** Two of them.",
+            "[What a drive needs](drive.md)",
+        ] {
+            assert_eq!(lines(text).len(), 1, "{text}");
+        }
+        for text in [
+            "What does it need?",
+            "It ends with\nWhat and Who as names.",
+            "It is what a host writes.",
+            "```sh\nWhat it is\n```",
+        ] {
+            assert!(lines(text).is_empty(), "{text}");
+        }
+        let source = "//! What it is.\n\n/// What it does, and for\n/// What reason.\nfn f() {}\n";
+        assert_eq!(check_source("crates/server/src/a.rs", source).len(), 2);
+        assert!(check_source("crates/media/src/a.rs", source).is_empty());
     }
 
     #[test]
