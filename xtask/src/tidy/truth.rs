@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::text::MAX_LINES;
+use super::size::MAX_CRATE_LINES;
+use super::text::{COMMENT_COLUMNS, MAX_LINES};
 use super::{Finding, arrows};
 
 /// The folder of the decisions, and the page that lists numbers without one.
@@ -35,17 +36,25 @@ pub(super) fn check(
             findings.extend(items(name, page, sources));
         }
     }
-    let limit = format!("Files to {MAX_LINES} lines");
-    if pages
-        .get("CONTRIBUTING.md")
-        .is_some_and(|page| !page.contains(&limit))
-    {
-        findings.push(finding(
-            "CONTRIBUTING.md",
-            format!("does not say {limit:?}, as tidy checks"),
-        ));
+    if let Some(page) = pages.get("CONTRIBUTING.md") {
+        let missing = limits().into_iter().filter(|limit| !page.contains(limit));
+        findings.extend(missing.map(|limit| {
+            let what = format!("does not say {limit:?}, as tidy checks");
+            finding("CONTRIBUTING.md", what)
+        }));
     }
     findings
+}
+
+/// The limits that tidy enforces, in the words of the page.
+fn limits() -> [String; 3] {
+    let thousands = MAX_CRATE_LINES / 1000;
+    let rest = MAX_CRATE_LINES % 1000;
+    [
+        format!("Files to {MAX_LINES} lines"),
+        format!("crates to {thousands},{rest:03}"),
+        format!("comments to {COMMENT_COLUMNS} columns"),
+    ]
 }
 
 /// Each number up to the last decision has a page, or is listed as unused.
@@ -241,14 +250,15 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_that_is_written_is_the_one_that_is_checked() {
-        let page = format!("- Files to {MAX_LINES} lines, functions to 70.");
-        assert!(found(&pages(&[("CONTRIBUTING.md", &page)])).is_empty());
-        assert_eq!(
-            found(&pages(&[("CONTRIBUTING.md", "- Files to 1 lines")])).len(),
-            1
-        );
+    fn the_limits_that_are_written_are_those_that_are_checked() {
+        let page = "- Files to 700 lines, crates to 25,000, comments to 100 columns.";
+        assert!(found(&pages(&[("CONTRIBUTING.md", page)])).is_empty());
+        for (written, other) in [("700", "600"), ("25,000", "20,000"), ("100 c", "80 c")] {
+            let page = page.replace(written, other);
+            assert_eq!(found(&pages(&[("CONTRIBUTING.md", &page)])).len(), 1);
+        }
     }
+
     #[test]
     fn the_arrows_that_are_drawn_are_those_that_are_allowed() {
         let allowed: arrows::Table<'_> = &[

@@ -10,7 +10,7 @@ const BUILT: [&str; 2] = ["web/dist/", "web/node_modules/"];
 pub(super) const MAX_LINES: usize = 700;
 
 /// Columns of a line that has a comment.
-const COMMENT_COLUMNS: usize = 100;
+pub(super) const COMMENT_COLUMNS: usize = 100;
 
 /// Where unsafe code lives.
 const UNSAFE_FOLDER: &str = "crates/memory/";
