@@ -63,8 +63,8 @@ enum Task {
         /// Run only the stages and the unit tests that what changed since this commit needs
         #[arg(long, value_name = "COMMIT", conflicts_with = "only")]
         since: Option<String>,
-        /// Name the stages and do nothing
-        #[arg(long)]
+        /// Name all stages and do nothing
+        #[arg(long, conflicts_with_all = ["all", "only", "since"])]
         list: bool,
     },
     /// Check the rules that no compiler checks
@@ -175,6 +175,14 @@ mod tests {
     fn the_command_line_is_sound() {
         use clap::CommandFactory as _;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_list_of_stages_takes_no_choice() {
+        for choice in ["--all", "--only=unit", "--since=HEAD"] {
+            let line = ["xtask", "test", "--list", choice];
+            assert!(Cli::try_parse_from(line).is_err(), "{choice}");
+        }
     }
 
     #[test]
