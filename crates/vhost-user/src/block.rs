@@ -1,6 +1,7 @@
 //! The virtio block device (VIRTIO 1.3, 5.2): configuration space and requests.
 
 use crate::bytes::{u32_at, u64_at};
+use crate::zones::Zoned;
 
 /// Bytes of a sector, in which requests and the capacity are counted, whatever the size of a
 /// logical block.
@@ -11,8 +12,8 @@ pub const HEADER_LEN: usize = 16;
 pub const RANGE_LEN: usize = 16;
 /// Bytes of the answer to [`RequestType::GET_ID`].
 pub const ID_LEN: usize = 20;
-/// Bytes of the configuration space that this side has: up to `zoned`.
-pub const CONFIG_LEN: usize = 60;
+/// Bytes of the configuration space: up to the end of `zoned`.
+pub const CONFIG_LEN: usize = 96;
 /// Where the configuration space has `writeback`, its only field that can be written.
 pub const WRITEBACK_AT: usize = 32;
 
@@ -33,6 +34,37 @@ impl RequestType {
     pub const DISCARD: Self = Self(11);
     /// Write zeroes to ranges.
     pub const WRITE_ZEROES: Self = Self(13);
+    /// Erase ranges, so that their former contents are not recovered.
+    pub const SECURE_ERASE: Self = Self(14);
+    /// Write behind what a zone has.
+    pub const ZONE_APPEND: Self = Self(15);
+    /// Report zones.
+    pub const ZONE_REPORT: Self = Self(16);
+    /// Open a zone.
+    pub const ZONE_OPEN: Self = Self(18);
+    /// Close a zone.
+    pub const ZONE_CLOSE: Self = Self(20);
+    /// Make a zone full.
+    pub const ZONE_FINISH: Self = Self(22);
+    /// Make a zone empty.
+    pub const ZONE_RESET: Self = Self(24);
+    /// Make all zones empty.
+    pub const ZONE_RESET_ALL: Self = Self(26);
+
+    /// Whether only a device with zones has it.
+    #[must_use]
+    pub const fn is_of_zones(self) -> bool {
+        matches!(
+            self,
+            Self::ZONE_APPEND
+                | Self::ZONE_REPORT
+                | Self::ZONE_OPEN
+                | Self::ZONE_CLOSE
+                | Self::ZONE_FINISH
+                | Self::ZONE_RESET
+                | Self::ZONE_RESET_ALL
+        )
+    }
 }
 
 /// The outcome of a request: its last byte (5.2.6).
@@ -46,6 +78,14 @@ impl Outcome {
     pub const IOERR: Self = Self(1);
     /// `VIRTIO_BLK_S_UNSUPP`.
     pub const UNSUPP: Self = Self(2);
+    /// `VIRTIO_BLK_S_ZONE_INVALID_CMD`.
+    pub const ZONE_INVALID_CMD: Self = Self(3);
+    /// `VIRTIO_BLK_S_ZONE_UNALIGNED_WP`: a write that is not at the write pointer.
+    pub const ZONE_UNALIGNED_WP: Self = Self(4);
+    /// `VIRTIO_BLK_S_ZONE_OPEN_RESOURCE`: more open zones than there may be.
+    pub const ZONE_OPEN_RESOURCE: Self = Self(5);
+    /// `VIRTIO_BLK_S_ZONE_ACTIVE_RESOURCE`: more active zones than there may be.
+    pub const ZONE_ACTIVE_RESOURCE: Self = Self(6);
 }
 
 /// The header of a request.
@@ -125,6 +165,14 @@ pub struct Config {
     pub max_write_zeroes_seg: u32,
     /// Whether zeroes may be deallocated blocks.
     pub write_zeroes_may_unmap: bool,
+    /// Most sectors of a range to erase.
+    pub max_secure_erase_sectors: u32,
+    /// Most ranges of one request.
+    pub max_secure_erase_seg: u32,
+    /// Sectors at whose multiples ranges are to begin.
+    pub secure_erase_sector_alignment: u32,
+    /// Zones, of a device that has some.
+    pub zoned: Option<Zoned>,
 }
 
 impl Config {
@@ -147,6 +195,12 @@ impl Config {
         put(48, &self.max_write_zeroes_sectors.to_le_bytes());
         put(52, &self.max_write_zeroes_seg.to_le_bytes());
         put(56, &[self.write_zeroes_may_unmap.into()]);
+        put(60, &self.max_secure_erase_sectors.to_le_bytes());
+        put(64, &self.max_secure_erase_seg.to_le_bytes());
+        put(68, &self.secure_erase_sector_alignment.to_le_bytes());
+        if let Some(zoned) = &self.zoned {
+            put(72, &zoned.encode());
+        }
         bytes
     }
 }
@@ -176,10 +230,21 @@ mod tests {
             max_write_zeroes_sectors: 0x8483_8281,
             max_write_zeroes_seg: 0x9493_9291,
             write_zeroes_may_unmap: true,
+            max_secure_erase_sectors: 0xa4a3_a2a1,
+            max_secure_erase_seg: 0xb4b3_b2b1,
+            secure_erase_sector_alignment: 0xc4c3_c2c1,
+            zoned: Some(Zoned {
+                zone_sectors: 0xd4d3_d2d1,
+                max_open_zones: 0xd8d7_d6d5,
+                max_active_zones: 0xdcdb_dad9,
+                max_append_sectors: 0xe4e3_e2e1,
+                write_granularity: 0xe8e7_e6e5,
+            }),
         };
         let mut expected = [0; CONFIG_LEN];
         // VIRTIO 1.3, 5.2.4: size_max and the geometry (8 to 11, 16 to 19), the alignment offset
-        // (25), unused0 (33) and unused1 (57 to 59) are 0.
+        // (25), unused0 (33), unused1 (57 to 59) and unused2 (93 to 95) are 0. The model (92) is
+        // VIRTIO_BLK_Z_HM.
         for (at, first, len) in [
             (0, 0x01, 8),
             (12, 0x11, 4),
@@ -192,13 +257,33 @@ mod tests {
             (44, 0x71, 4),
             (48, 0x81, 4),
             (52, 0x91, 4),
+            (60, 0xa1, 4),
+            (64, 0xb1, 4),
+            (68, 0xc1, 4),
+            (72, 0xd1, 12),
+            (84, 0xe1, 8),
         ] {
             for (step, byte) in expected[at..at + len].iter_mut().enumerate() {
                 *byte = first + step as u8;
             }
         }
-        (expected[32], expected[56]) = (1, 1);
+        (expected[32], expected[56], expected[92]) = (1, 1, 1);
         assert_eq!(config.encode(), expected);
+        let without = Config {
+            zoned: None,
+            ..config
+        };
+        expected[72..].fill(0);
+        assert_eq!(without.encode(), expected);
+    }
+
+    #[test]
+    fn requests_of_zones_are_those_of_the_specification() {
+        // VIRTIO 1.3, 5.2.6: VIRTIO_BLK_T_ZONE_*.
+        let found: Vec<u32> = (0..64)
+            .filter(|kind| RequestType(*kind).is_of_zones())
+            .collect();
+        assert_eq!(found, [15, 16, 18, 20, 22, 24, 26]);
     }
 
     #[test]

@@ -31,7 +31,13 @@ pub struct Features {
     pub discard: bool,
     /// `VIRTIO_BLK_F_WRITE_ZEROES`.
     pub write_zeroes: bool,
-    #[bits(13)]
+    #[bits(1)]
+    __: u8,
+    /// `VIRTIO_BLK_F_SECURE_ERASE`.
+    pub secure_erase: bool,
+    /// `VIRTIO_BLK_F_ZONED`: the device has zones.
+    pub zoned: bool,
+    #[bits(10)]
     __: u16,
     /// `VIRTIO_F_INDIRECT_DESC`.
     pub indirect_desc: bool,
@@ -107,6 +113,8 @@ mod tests {
             (12, Features::new().with_mq(true)),
             (13, Features::new().with_discard(true)),
             (14, Features::new().with_write_zeroes(true)),
+            (16, Features::new().with_secure_erase(true)),
+            (17, Features::new().with_zoned(true)),
             (28, Features::new().with_indirect_desc(true)),
             (29, Features::new().with_event_idx(true)),
             (30, Features::new().with_protocol_features(true)),

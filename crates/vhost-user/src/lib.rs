@@ -28,6 +28,7 @@ mod fault;
 mod features;
 mod header;
 mod message;
+pub mod zones;
 
 pub use self::constants::{BackendRequest, Request};
 pub use self::fault::Fault;
