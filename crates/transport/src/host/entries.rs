@@ -1,7 +1,9 @@
 //! Entries of the submission queue, whose data lie in one piece of private memory.
 
 use nvme_spec::Sqe;
-use nvme_spec::command::{DsmCdw10, DsmCdw11, ReadWriteCdw12, WriteZeroesCdw12, slba_cdw10_11};
+use nvme_spec::command::{
+    DsmCdw10, DsmCdw11, DsmRange, ReadWriteCdw12, WriteZeroesCdw12, slba_cdw10_11,
+};
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::sgl::{SglDescriptor, SglDescriptorType};
 use nvme_spec::sqe::Psdt;
@@ -71,26 +73,24 @@ impl Entries {
         sqe
     }
 
-    /// Read of `len` bytes.
-    pub(crate) fn read(&self, blocks: Blocks, len: u64) -> Sqe {
+    /// Read. Without its data.
+    pub(crate) fn read(&self, blocks: Blocks) -> Sqe {
         let cdw12 = ReadWriteCdw12::new().with_nlb_z(blocks.nlb_z());
-        let sqe = Sqe {
+        Sqe {
             cdw12: cdw12.into(),
             ..self.at_block(NvmOpcode::READ.0, blocks.slba)
-        };
-        self.with_data(sqe, len)
+        }
     }
 
-    /// Write of `len` bytes.
-    pub(crate) fn write(&self, blocks: Blocks, len: u64, fua: bool) -> Sqe {
+    /// Write. Without its data.
+    pub(crate) fn write(&self, blocks: Blocks, fua: bool) -> Sqe {
         let cdw12 = ReadWriteCdw12::new()
             .with_nlb_z(blocks.nlb_z())
             .with_fua(fua);
-        let sqe = Sqe {
+        Sqe {
             cdw12: cdw12.into(),
             ..self.at_block(NvmOpcode::WRITE.0, blocks.slba)
-        };
-        self.with_data(sqe, len)
+        }
     }
 
     /// Write Zeroes.
@@ -105,14 +105,14 @@ impl Entries {
         }
     }
 
-    /// Dataset Management that deallocates the one range that the data are.
-    pub(crate) fn deallocate(&self) -> Sqe {
+    /// Dataset Management that deallocates the ranges that the data are: 1 to 256.
+    pub(crate) fn deallocate(&self, ranges: usize) -> Sqe {
         let sqe = Sqe {
-            cdw10: DsmCdw10::new().with_nr_z(0).into(),
+            cdw10: DsmCdw10::new().with_nr_z((ranges - 1) as u8).into(),
             cdw11: DsmCdw11::new().with_ad(true).into(),
             ..self.of(NvmOpcode::DATASET_MANAGEMENT.0)
         };
-        self.with_data(sqe, 16)
+        self.with_data(sqe, (ranges * size_of::<DsmRange>()) as u64)
     }
 
     /// Flush.

@@ -11,6 +11,7 @@ mod opening;
 mod registers;
 mod rings;
 mod steps;
+mod zones;
 
 pub(crate) use self::entries::{Blocks, Entries};
 pub(crate) use self::identity::Identity;
@@ -18,3 +19,4 @@ pub(crate) use self::opening::{ADMIN_LEN, Failed, Opening, QID};
 pub(crate) use self::registers::{point, state};
 pub(crate) use self::rings::{BASE, Bells, PAGE, Rings, rings_len};
 pub(crate) use self::steps::{Step, command};
+pub(crate) use self::zones::{REPORT_UNIT, Zones, reported};

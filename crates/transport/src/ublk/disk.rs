@@ -1,12 +1,10 @@
 //! A namespace as a disk of the driver.
 
 use nvme_spec::opcode::Csi;
-use nvme_spec::zoned::{IdentifyZonedController, IdentifyZonedNamespace, NO_ZONE_LIMIT};
-use port::namespace::{Namespace, format_index};
+use port::namespace::Namespace;
 use ublk::{Attributes, Basic, Discard, Features, Parameters, SECTOR, Zoned};
-use zerocopy::FromBytes as _;
 
-use crate::host::{Identity, PAGE};
+use crate::host::{Identity, PAGE, Zones};
 
 /// Bytes of the longest request.
 pub const MAX_IO: u32 = ublk::MAX_BUFFER;
@@ -78,7 +76,7 @@ pub fn disk(namespace: &Namespace) -> Option<Disk> {
         _ => return None,
     };
     let (traits, sectors) = (&namespace.traits, namespace.extent().len / SECTOR);
-    let zone_blocks = zones.map_or(0, |(blocks, _)| blocks);
+    let zone_blocks = zones.map_or(0, |zones| zones.blocks);
     let chunk = (zone_blocks << namespace.lba_shift) / SECTOR;
     let parameters = Parameters {
         basic: Basic {
@@ -87,7 +85,7 @@ pub fn disk(namespace: &Namespace) -> Option<Disk> {
             ..basic(namespace)
         },
         discard: zones.is_none().then(|| discard(namespace)),
-        zoned: zones.map(|(_, zoned)| zoned),
+        zoned: zones.as_ref().map(zoned),
     };
     Some(Disk {
         nsid: namespace.nsid,
@@ -144,39 +142,18 @@ fn discard(namespace: &Namespace) -> Discard {
     }
 }
 
-/// Blocks of a zone and the limits of zones, where the driver can express them.
-fn zones(namespace: &Namespace) -> Option<(u64, Zoned)> {
-    let set = namespace.set.as_ref()?;
-    let bytes = set.identify_namespace(namespace);
-    let (identify, _) = IdentifyZonedNamespace::read_from_prefix(&bytes[..]).ok()?;
-    let bytes = set.identify_controller();
-    let (of_set, _) = IdentifyZonedController::read_from_prefix(&bytes[..]).ok()?;
-    let format = usize::from(format_index(namespace.lba_shift));
-    let size = identify.lbafe[format].zsze;
-    if !size.is_power_of_two() || !namespace.blocks.is_multiple_of(size) {
-        return None;
+/// Zones, where the driver can express them.
+fn zones(namespace: &Namespace) -> Option<Zones> {
+    Zones::of(namespace, MAX_IO.into()).filter(|zones| zones.blocks.is_power_of_two())
+}
+
+fn zoned(zones: &Zones) -> Zoned {
+    Zoned {
+        max_open_zones: zones.max_open,
+        max_active_zones: zones.max_active,
+        max_zone_append_sectors: (zones.append_len / SECTOR) as u32,
+        reserved: [0; 20],
     }
-    let count = u32::try_from(namespace.blocks / size).ok()?;
-    // 0 is no limit for the driver.
-    let limit = |most_z: u32| match most_z {
-        NO_ZONE_LIMIT => 0,
-        most_z => (most_z + 1).min(count),
-    };
-    // 0 is the limit of any command.
-    let append = match of_set.zasl {
-        0 => u64::from(MAX_IO),
-        zasl => (PAGE as u64) << zasl.min(32),
-    };
-    let append = append.min(MAX_IO.into()).min(size << namespace.lba_shift);
-    Some((
-        size,
-        Zoned {
-            max_open_zones: limit(identify.mor_z),
-            max_active_zones: limit(identify.mar_z),
-            max_zone_append_sectors: (append / SECTOR) as u32,
-            reserved: [0; 20],
-        },
-    ))
 }
 
 fn mark(namespace: &Namespace) -> u64 {

@@ -2,10 +2,7 @@
 
 use memory::{Buffer, HostMemory};
 use nvme_spec::command::DsmRange;
-use nvme_spec::zoned::{
-    ZoneAppendCdw12, ZoneReceiveAction, ZoneReceiveCdw13, ZoneSendAction, ZoneSendCdw13,
-    ZonedOpcode,
-};
+use nvme_spec::zoned::ZoneSendAction;
 use nvme_spec::{Cqe, Sqe, Status};
 use rustix::io::Errno;
 use ublk::{Descriptor, Operation, SECTOR};
@@ -142,12 +139,13 @@ impl Work {
         match request.operation() {
             Operation::READ => {
                 let (blocks, len) = self.data(request)?;
-                Ok((entries.read(blocks, len.into()), len))
+                Ok((entries.with_data(entries.read(blocks), len.into()), len))
             }
             Operation::WRITE => {
                 let (blocks, len) = self.data(request)?;
                 self.fetch_data(index, len, requests)?;
-                Ok((entries.write(blocks, len.into(), flags.fua()), len))
+                let sqe = entries.write(blocks, flags.fua());
+                Ok((entries.with_data(sqe, len.into()), len))
             }
             Operation::FLUSH => Ok((entries.flush(), 0)),
             Operation::DISCARD => {
@@ -158,7 +156,7 @@ impl Work {
                     slba: blocks.slba,
                 };
                 self.memory.write(entries.at, range.as_bytes());
-                Ok((entries.deallocate(), 0))
+                Ok((entries.deallocate(1), 0))
             }
             Operation::WRITE_ZEROES => {
                 let blocks = self.blocks(request)?;
@@ -184,12 +182,7 @@ impl Work {
         requests: &mut impl Requests,
     ) -> Result<(Sqe, u32), Errno> {
         let slba = self.block(request.start)?;
-        let send = |action: ZoneSendAction, all: bool| {
-            let cdw13 = ZoneSendCdw13::new().with_zsa(action).with_select_all(all);
-            let sqe = entries.at_block(ZonedOpcode::ZONE_MANAGEMENT_SEND.0, slba);
-            let cdw13 = cdw13.into();
-            Ok((Sqe { cdw13, ..sqe }, 0))
-        };
+        let send = |action, all| Ok((entries.send(action, slba, all), 0));
         match operation {
             Operation::ZONE_OPEN => send(ZoneSendAction::OPEN, false),
             Operation::ZONE_CLOSE => send(ZoneSendAction::CLOSE, false),
@@ -199,25 +192,12 @@ impl Work {
             Operation::ZONE_APPEND => {
                 let (blocks, len) = self.data(request)?;
                 self.fetch_data(entries.cid, len, requests)?;
-                let cdw12 = ZoneAppendCdw12::new()
-                    .with_nlb_z(blocks.nlb_z())
-                    .with_fua(request.flags.fua());
-                let sqe = entries.at_block(ZonedOpcode::ZONE_APPEND.0, slba);
-                let cdw12 = cdw12.into();
-                Ok((entries.with_data(Sqe { cdw12, ..sqe }, len.into()), len))
+                let sqe = entries.append(blocks, request.flags.fua());
+                Ok((entries.with_data(sqe, len.into()), len))
             }
             Operation::REPORT_ZONES => {
                 let zones = zones::room(request.sectors, self.buffer_len);
-                let len = zones::len(zones);
-                let cdw13 = ZoneReceiveCdw13::new()
-                    .with_zra(ZoneReceiveAction::REPORT)
-                    .with_partial(true);
-                let sqe = Sqe {
-                    cdw12: (len / 4 - 1) as u32,
-                    cdw13: cdw13.into(),
-                    ..entries.at_block(ZonedOpcode::ZONE_MANAGEMENT_RECEIVE.0, slba)
-                };
-                Ok((entries.with_data(sqe, len), zones))
+                Ok((entries.report(slba, zones), zones))
             }
             _ => Err(Errno::OPNOTSUPP),
         }
@@ -311,8 +291,8 @@ impl Work {
             Operation::REPORT_ZONES => {
                 // The driver ends the report where it has no more zones, and wants no part of one.
                 result = self.buffer_len as u32;
-                let (at, shift) = (self.buffer_at(index), self.lba_shift);
-                zones::convert(&self.memory, at, task.len, shift, self.zone_blocks)
+                let sizes = (self.lba_shift, self.zone_blocks);
+                zones::convert(&self.memory, self.buffer_at(index), task.len, sizes)
             }
             _ => 0,
         };

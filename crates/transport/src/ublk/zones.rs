@@ -1,24 +1,18 @@
 //! Reports of zones, as the driver wants them.
 
 use memory::HostMemory;
-use nvme_spec::zoned::{ZoneDescriptor, ZoneReportHeader, ZoneState};
 use ublk::{SECTOR, Zone};
-use zerocopy::{FromZeros as _, IntoBytes as _};
+use zerocopy::IntoBytes as _;
 
-/// Bytes of a zone in either report, and of the header of NVMe's.
-const LEN: usize = size_of::<ZoneDescriptor>();
-const _: () = assert!(LEN == size_of::<Zone>() && LEN == size_of::<ZoneReportHeader>());
+use crate::host::{REPORT_UNIT, reported};
+
+const _: () = assert!(REPORT_UNIT == size_of::<Zone>());
 /// `BLK_ZONE_TYPE_SEQWRITE_REQ`.
 const SEQUENTIAL: u8 = 2;
 
 /// Zones of a report that a buffer of `len` bytes has room for, at most `wanted`.
 pub(super) fn room(wanted: u32, len: usize) -> u32 {
-    (wanted as usize).min(len / LEN - 1) as u32
-}
-
-/// Bytes of NVMe's report of this number of zones.
-pub(super) fn len(zones: u32) -> u64 {
-    (LEN + zones as usize * LEN) as u64
+    (wanted as usize).min(len / REPORT_UNIT - 1) as u32
 }
 
 /// Turns NVMe's report of at most `most` zones into the driver's, in its place. Bytes of that.
@@ -26,44 +20,32 @@ pub(super) fn convert(
     memory: &HostMemory,
     at: usize,
     most: u32,
-    lba_shift: u8,
-    zone_blocks: u64,
+    (lba_shift, zone_blocks): (u8, u64),
 ) -> usize {
-    let mut header = ZoneReportHeader::new_zeroed();
-    memory.read(at, header.as_mut_bytes());
-    let count = header.number_of_zones.min(most.into()) as usize;
-    let sectors = |blocks: u64| (blocks << lba_shift) / SECTOR;
-    for index in 0..count {
-        let mut from = ZoneDescriptor::new_zeroed();
-        memory.read(at + (index + 1) * LEN, from.as_mut_bytes());
-        let state = from.state.zs();
-        let start = sectors(from.zslba);
-        let len = sectors(zone_blocks);
+    let mut count = 0;
+    // A zone is read before the one before it is written.
+    for from in reported(memory, at, most, (lba_shift, zone_blocks)) {
         let zone = Zone {
-            start,
-            len,
-            // NVMe does not say where the pointer of a full zone is, and one that cannot be written
-            // has none.
-            wp: match state {
-                ZoneState::FULL => start + len,
-                ZoneState::READ_ONLY | ZoneState::OFFLINE => u64::MAX,
-                _ => sectors(from.wp),
-            },
+            start: from.start,
+            len: (zone_blocks << lba_shift) / SECTOR,
+            wp: from.write_pointer,
             kind: SEQUENTIAL,
             // Linux's conditions have NVMe's numbers.
-            cond: state.0,
-            reset: from.za.rzr().into(),
-            capacity: sectors(from.zcap),
+            cond: from.state.0,
+            reset: from.reset_recommended.into(),
+            capacity: from.capacity,
             ..Zone::default()
         };
-        memory.write(at + index * LEN, zone.as_bytes());
+        memory.write(at + count * REPORT_UNIT, zone.as_bytes());
+        count += 1;
     }
-    count * LEN
+    count * REPORT_UNIT
 }
 
 #[cfg(test)]
 mod tests {
-    use nvme_spec::zoned::ZoneDescriptorState;
+    use nvme_spec::zoned::{ZoneDescriptor, ZoneDescriptorState, ZoneReportHeader, ZoneState};
+    use zerocopy::FromZeros as _;
 
     use super::*;
 
@@ -83,7 +65,7 @@ mod tests {
             };
             memory.write(64 * (index + 1), descriptor.as_bytes());
         }
-        assert_eq!(convert(&memory, 0, 5, 12, 0x40), 128);
+        assert_eq!(convert(&memory, 0, 5, (12, 0x40)), 128);
         let mut bytes = [0; 128];
         memory.read(0, &mut bytes);
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
@@ -91,12 +73,12 @@ mod tests {
         assert_eq!((word(0), word(8), word(16), word(32)), (0, 512, 136, 384));
         assert_eq!((bytes[24], bytes[25]), (2, 4));
         assert_eq!((word(64), word(80), bytes[89]), (512, 1024, 14));
-        assert_eq!(convert(&memory, 0, 0, 12, 0x40), 0);
+        assert_eq!(convert(&memory, 0, 0, (12, 0x40)), 0);
     }
 
     #[test]
     fn a_report_fits_into_its_buffer() {
-        assert_eq!((room(1, 4096), room(100, 4096), len(2)), (1, 63, 192));
-        assert!(len(room(u32::MAX, 4096)) <= 4096);
+        assert_eq!((room(1, 4096), room(100, 4096)), (1, 63));
+        assert_eq!(room(u32::MAX, 4096), 63);
     }
 }
