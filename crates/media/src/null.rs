@@ -18,6 +18,7 @@ pub(crate) const TRAITS: MediumTraits = MediumTraits {
     read_only: false,
     notes: false,
     allocation: false,
+    erases: false,
 };
 
 /// A reactor's handle on the null medium.

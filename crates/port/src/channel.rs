@@ -470,6 +470,9 @@ pub struct MediumTraits {
     pub notes: bool,
     /// It answers queries for allocated blocks ([`crate::allocation`]).
     pub allocation: bool,
+    /// After a Write Zeroes without deallocation no program can read what was there: neither the
+    /// medium nor the machine has a copy.
+    pub erases: bool,
 }
 
 /// Report of the drive behind a medium: read periodically by the reactor that has the drive, and

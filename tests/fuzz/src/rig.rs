@@ -167,6 +167,7 @@ impl Rig {
                 read_only: false,
                 notes: false,
                 allocation: false,
+                erases: false,
                 optimal_bytes: 4096,
             },
             restrictions: None,

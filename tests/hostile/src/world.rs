@@ -399,6 +399,7 @@ fn namespace(part: std::ops::Range<u64>) -> Namespace {
             read_only: false,
             notes: false,
             allocation: false,
+            erases: false,
         },
         restrictions: None,
         set: None,

@@ -104,6 +104,7 @@ pub const TRAITS: MediumTraits = MediumTraits {
     read_only: false,
     notes: false,
     allocation: false,
+    erases: false,
 };
 
 #[derive(Clone, Copy, Debug)]

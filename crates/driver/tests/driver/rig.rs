@@ -195,6 +195,7 @@ fn namespaces() -> Vec<Namespace> {
         read_only: false,
         notes: false,
         allocation: false,
+        erases: false,
     };
     let half = MEDIUM_LEN / 2;
     let namespace = |nsid: u8, lba_shift: u8| Namespace {

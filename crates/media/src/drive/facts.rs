@@ -267,6 +267,7 @@ impl Facts {
             read_only: self.read_only,
             notes: false,
             allocation: false,
+            erases: false,
         }
     }
 }

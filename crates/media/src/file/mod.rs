@@ -315,6 +315,7 @@ impl FileMedium {
             notes: false,
             // A block device has no holes to find.
             allocation: !self.opened.is_block_device,
+            erases: false,
         }
     }
 

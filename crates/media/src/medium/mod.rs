@@ -311,7 +311,7 @@ impl Medium {
     pub fn traits(&self) -> MediumTraits {
         let traits = match &self.backing {
             Backing::Null | Backing::Scripted(_) => null::TRAITS,
-            Backing::Ram(_) => ram::TRAITS,
+            Backing::Ram(store) => ram::traits(store),
             Backing::File(file) => file.traits(),
             Backing::Drive(drive) => drive.traits(),
             Backing::KeyValue(medium) => medium.traits(),
@@ -322,6 +322,7 @@ impl Medium {
                 deallocate: false,
                 notes: zoned.kept().is_some(),
                 allocation: false,
+                erases: false,
                 ..traits
             },
             None => MediumTraits {

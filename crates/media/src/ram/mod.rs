@@ -19,7 +19,7 @@ use self::slices::{Op, Slices};
 pub(crate) use self::slices::{SLICE, TIMED_SLICE};
 use crate::size::Bytes;
 
-pub(crate) const TRAITS: MediumTraits = MediumTraits {
+const TRAITS: MediumTraits = MediumTraits {
     deallocate: true,
     deallocated_reads_zero: true,
     // All memory is volatile, so a flush has no effect.
@@ -28,7 +28,17 @@ pub(crate) const TRAITS: MediumTraits = MediumTraits {
     read_only: false,
     notes: false,
     allocation: true,
+    erases: false,
 };
+
+/// Capabilities of memory in this store.
+pub(crate) fn traits(store: &Store) -> MediumTraits {
+    MediumTraits {
+        // The kernel writes other pages to swap space, where zeroes do not reach a copy.
+        erases: store.pages() == StorePages::Reserved,
+        ..TRAITS
+    }
+}
 
 /// Description in one line. `preallocated`: bytes that were allocated in advance.
 pub(crate) fn describe(store: &Store, preallocated: Option<u64>) -> String {

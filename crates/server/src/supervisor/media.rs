@@ -9,7 +9,7 @@ use api::config::medium::Kept;
 use api::config::{self, Backing, Range, Size};
 use api::{Refusal, ZoneLoss};
 use media::{Dialect, Direct, Duty, FileIo, Medium, MediumKind as Store, MediumSpec};
-use port::ChannelId;
+use port::{ChannelId, MediumTraits};
 use reactor::memory_care::{self, Owner};
 use reactor::message::View;
 use subsystem::Allocated;
@@ -313,7 +313,11 @@ impl State {
                 medium: name.to_owned(),
                 channel,
                 bytes: medium.size(),
-                traits: medium.traits(),
+                traits: MediumTraits {
+                    // The file of the last clean stop has what is erased since.
+                    erases: medium.traits().erases && config.state().is_none(),
+                    ..medium.traits()
+                },
                 set: medium.set(),
                 min_lba_bytes: medium.min_lba_bytes(),
                 max_lba_bytes: max_lba_bytes(medium, config),

@@ -168,6 +168,7 @@ pub(super) fn namespaces() -> Vec<Namespace> {
         read_only: false,
         notes: false,
         allocation: false,
+        erases: false,
     };
     vec![first, namespace(3, ChannelId(1), 2048)]
 }

@@ -38,6 +38,7 @@ const TRAITS: MediumTraits = MediumTraits {
     read_only: false,
     notes: false,
     allocation: false,
+    erases: false,
 };
 
 /// Maximum number of a channel's requests to its file: flushes of hosts, and the log's I/O.
