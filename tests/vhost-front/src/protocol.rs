@@ -20,6 +20,10 @@ pub mod feature {
     pub const DISCARD: u64 = 1 << 13;
     /// Write zeroes requests.
     pub const WRITE_ZEROES: u64 = 1 << 14;
+    /// Secure erase requests.
+    pub const SECURE_ERASE: u64 = 1 << 16;
+    /// The device has zones.
+    pub const ZONED: u64 = 1 << 17;
     /// Indirect descriptors.
     pub const INDIRECT_DESC: u64 = 1 << 28;
     /// Event indexes (split), event descriptors (packed).
@@ -43,6 +47,8 @@ pub mod feature {
         | MQ
         | DISCARD
         | WRITE_ZEROES
+        | SECURE_ERASE
+        | ZONED
         | PROTOCOL_FEATURES
         | VERSION_1
         | RING_RESET;
@@ -86,6 +92,14 @@ pub mod status {
     pub const IOERR: u8 = 1;
     /// Unsupported request.
     pub const UNSUPP: u8 = 2;
+    /// A zone cannot do that.
+    pub const ZONE_INVALID_CMD: u8 = 3;
+    /// A write that is not at a zone's write pointer.
+    pub const ZONE_UNALIGNED_WP: u8 = 4;
+    /// More open zones than there may be.
+    pub const ZONE_OPEN_RESOURCE: u8 = 5;
+    /// More active zones than there may be.
+    pub const ZONE_ACTIVE_RESOURCE: u8 = 6;
     /// Stored by the driver before the device writes: no status of the specification.
     pub const UNWRITTEN: u8 = 0xee;
 }
@@ -102,4 +116,10 @@ pub mod config {
     pub const NUM_QUEUES: usize = 34;
     /// Bytes that are read: up to and including `write_zeroes_may_unmap`.
     pub const LEN: usize = 57;
+    /// Bytes that are read of a device with zones or secure erase: all.
+    pub const WHOLE_LEN: usize = 96;
+    /// Limits of secure erase, three numbers of 32 bits.
+    pub const SECURE_ERASE: usize = 60;
+    /// Zone characteristics.
+    pub const ZONED: usize = 72;
 }

@@ -5,6 +5,8 @@ use vhost_user::block::{Config, SECTOR};
 use vhost_user::{Features, ProtocolFeatures};
 
 use super::queue::MAX_PIECES;
+use super::zones::characteristics;
+use crate::host::Zones;
 
 /// Most pieces of data of a request that drivers are to make: a ring of QEMU's usual 128 entries
 /// takes them without indirect descriptors. More are taken, up to what a request has room for.
@@ -17,8 +19,10 @@ const MAX_RANGE: u64 = 1 << 40;
 /// Largest physical block that is reported, in bytes: of more, the rest is a suggestion.
 const MAX_PHYSICAL: u64 = 4096;
 
-/// The features that a device over this namespace offers.
-pub(super) fn features(namespace: &Namespace, rings: u16) -> Features {
+/// The features that a device over this namespace, which has these zones, offers. With zones a
+/// driver must not use discard (VIRTIO 1.3, 5.2.5.1), and zeroes are written as data.
+pub(super) fn features(namespace: &Namespace, zones: Option<&Zones>, rings: u16) -> Features {
+    let is_zoned = zones.is_some();
     Features::new()
         .with_seg_max(true)
         .with_ro(is_read_only(namespace))
@@ -26,8 +30,10 @@ pub(super) fn features(namespace: &Namespace, rings: u16) -> Features {
         .with_flush(true)
         .with_topology(true)
         .with_mq(rings > 1)
-        .with_discard(namespace.traits.deallocate)
-        .with_write_zeroes(true)
+        .with_discard(namespace.traits.deallocate && !is_zoned)
+        .with_write_zeroes(!is_zoned)
+        .with_secure_erase(erases(namespace, zones))
+        .with_zoned(is_zoned)
         .with_indirect_desc(true)
         .with_event_idx(true)
         .with_protocol_features(true)
@@ -55,8 +61,13 @@ pub(super) fn is_read_only(namespace: &Namespace) -> bool {
     namespace.traits.read_only || restrictions.is_some_and(|it| it.read_only)
 }
 
-/// The configuration space of a device over this namespace.
-pub(super) fn config(namespace: &Namespace, rings: u16) -> Config {
+/// Whether it erases blocks: a medium with zones resets them only.
+pub(super) fn erases(namespace: &Namespace, zones: Option<&Zones>) -> bool {
+    namespace.traits.erases && zones.is_none()
+}
+
+/// The configuration space of a device over this namespace, which has these zones.
+pub(super) fn config(namespace: &Namespace, zones: Option<&Zones>, rings: u16) -> Config {
     let (traits, block) = (&namespace.traits, 1u64 << namespace.lba_shift);
     let optimal = u64::from(traits.optimal_bytes).max(block);
     let physical = if optimal.is_power_of_two() {
@@ -65,6 +76,7 @@ pub(super) fn config(namespace: &Namespace, rings: u16) -> Config {
         block
     };
     let sectors = (MAX_RANGE / SECTOR) as u32;
+    let (alignment, erases) = ((block / SECTOR) as u32, erases(namespace, zones));
     Config {
         capacity: namespace.extent().len / SECTOR,
         seg_max: SEG_MAX,
@@ -76,9 +88,13 @@ pub(super) fn config(namespace: &Namespace, rings: u16) -> Config {
         num_queues: rings,
         max_discard_sectors: sectors,
         max_discard_seg: MAX_RANGES as u32,
-        discard_sector_alignment: (block / SECTOR) as u32,
+        discard_sector_alignment: alignment,
         max_write_zeroes_sectors: sectors,
         max_write_zeroes_seg: 1,
         write_zeroes_may_unmap: traits.deallocate && traits.deallocated_reads_zero,
+        max_secure_erase_sectors: if erases { sectors } else { 0 },
+        max_secure_erase_seg: erases.into(),
+        secure_erase_sector_alignment: if erases { alignment } else { 0 },
+        zoned: zones.and_then(|zones| characteristics(zones, namespace.lba_shift)),
     }
 }

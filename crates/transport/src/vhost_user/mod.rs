@@ -31,6 +31,7 @@ mod ring_set;
 mod session;
 mod waiting;
 mod work;
+mod zones;
 
 pub use self::counters::Counters;
 pub use self::disk::{Disk, disk};

@@ -13,7 +13,7 @@ use vhost_user::{
     ProtocolFeatures, Region, Request, VringAddr, VringFd, VringState,
 };
 
-use super::config::{features, protocol_features};
+use super::config::protocol_features;
 use super::end::End;
 use super::queue::{Inflight, RingFault};
 use super::regions::MAX_REGIONS;
@@ -207,7 +207,8 @@ impl Session {
             }
             Message::GetStatus => {
                 let is_broken = self.rings.iter().any(|ring| ring.is_broken());
-                let status = self.status | if is_broken { NEEDS_RESET } else { 0 };
+                let status = self.status & !self.refused_status();
+                let status = status | if is_broken { NEEDS_RESET } else { 0 };
                 return Ok(Answer::number(status.into()));
             }
             Message::Unknown => {
@@ -221,8 +222,8 @@ impl Session {
 
     /// Offers the features that the device has now.
     fn offer(&mut self, controller: &Controller) {
-        if let Some(namespace) = self.namespace(controller) {
-            self.offered = features(namespace, self.rings.len() as u16);
+        if let Some(features) = self.features_now(controller) {
+            self.offered = features;
         }
     }
 
@@ -240,6 +241,9 @@ impl Session {
             return Err(Refusal("the features change while a ring runs"));
         }
         self.set_features(agreed);
+        if self.refused_status() != 0 {
+            self.note_unaware();
+        }
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use memory::{DmaView, Hint, HostMemory};
 use nvme_spec::registers::CommandSetSelected;
 use port::namespace::Namespace;
 use port::time::Time;
+use vhost_user::block::Config;
 use vhost_user::{Features, ProtocolFeatures};
 
 use super::config::{config, features};
@@ -28,6 +29,7 @@ use super::ring::Ring;
 use super::ring_set::RingSet;
 use super::waiting::Waiting;
 use super::work::{Completed, Done, SLOTS_LEN, Whose, Work};
+use super::zones::characteristics;
 use super::{QUEUE_DEPTH, RINGS};
 use crate::host::{ADMIN_LEN, Failed, Opening, QID, Rings, rings_len};
 
@@ -39,6 +41,8 @@ const MESSAGES: usize = 64;
 const WARNINGS: u64 = 3;
 /// Device status: the driver drives the device (VIRTIO 1.3, 2.1).
 const DRIVER_OK: u8 = 4;
+/// Device status: driver and device have agreed on features.
+const FEATURES_OK: u8 = 8;
 
 /// What a poll has come to.
 #[derive(Debug)]
@@ -91,6 +95,8 @@ pub struct Session {
     /// The ring that is looked at first.
     first: usize,
     counters: Counters,
+    /// Drivers that did not know of zones.
+    unaware: u64,
     changes: u64,
     /// What the next poll ends with.
     end: Option<End>,
@@ -104,7 +110,7 @@ impl Session {
     /// There is no memory, or there are no more descriptors. The connection is closed.
     pub fn new(
         fd: OwnedFd,
-        disk: Disk,
+        mut disk: Disk,
         rings: u16,
         controller: &mut Controller,
         now: Time,
@@ -114,17 +120,26 @@ impl Session {
         let memory = HostMemory::new(ADMIN_LEN + rings_len(entries) + SLOTS_LEN)?;
         let mut regions = Regions::new(&memory)?;
         regions.publish(controller);
-        let opening =
-            Opening::begin(controller, &memory, CommandSetSelected::NVM, now).ok_or_else(none)?;
-        let queue = Rings::new(QID, entries, entries, &memory).ok_or_else(none)?;
-        let namespace = disk.is.find(controller.namespaces());
-        let namespace = namespace.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        let rings = rings.clamp(1, RINGS as u16);
-        let (offered, space) = (features(namespace, rings), config(namespace, rings));
-        let blocks = namespace.blocks;
-        let deallocates = namespace.traits.deallocate;
         let max_transfer = controller.config().max_transfer.into();
-        let work = Work::new(memory, queue, &disk, max_transfer, deallocates);
+        let sets = match &mut disk.zones {
+            None => CommandSetSelected::NVM,
+            Some(zones) => {
+                zones.append_len = zones.append_len.min(max_transfer);
+                CommandSetSelected::ALL_SUPPORTED
+            }
+        };
+        let opening = Opening::begin(controller, &memory, sets, now).ok_or_else(none)?;
+        let queue = Rings::new(QID, entries, entries, &memory).ok_or_else(none)?;
+        let rings = rings.clamp(1, RINGS as u16);
+        // The controller shows a namespace with zones once it is enabled.
+        let zones = disk.zones.as_ref();
+        let space = Config {
+            num_queues: rings,
+            zoned: zones.and_then(|zones| characteristics(zones, disk.lba_shift)),
+            ..disk.config
+        };
+        let (offered, blocks) = (disk.offered.with_mq(rings > 1), disk.blocks);
+        let work = Work::new(memory, queue, &disk, max_transfer);
         Ok(Self {
             name: controller.config().name.clone(),
             connection: Connection::new(fd),
@@ -150,6 +165,7 @@ impl Session {
             dirty: RingSet::default(),
             first: 0,
             counters: Counters::default(),
+            unaware: 0,
             changes: 0,
             end: None,
         })
@@ -352,12 +368,15 @@ impl Session {
 
     /// Sees what has become of the namespace.
     fn follow_namespace(&mut self, controller: &Controller) -> Result<(), End> {
+        if !self.opening.is_open() {
+            return Ok(());
+        }
         let namespace = self.disk.is.find(controller.namespaces());
         let namespace = namespace.ok_or(End::Changed)?;
         if namespace.blocks != self.blocks {
             self.blocks = namespace.blocks;
             let rings = self.rings.len() as u16;
-            self.config = config(namespace, rings).encode();
+            self.config = config(namespace, self.disk.zones.as_ref(), rings).encode();
             self.news.config_changed();
         }
         Ok(())
@@ -442,7 +461,9 @@ impl Session {
     pub fn is_valid(&self, controller: &Controller) -> bool {
         let namespace = self.disk.is.find(controller.namespaces());
         let is_same = |namespace: &Namespace| namespace.blocks == self.blocks;
-        self.end.is_some() || namespace.is_some_and(is_same)
+        // One that begins is polled in any case, and looks once its controller is ready.
+        let is_left_alone = self.end.is_some() || !self.opening.is_open();
+        is_left_alone || namespace.is_some_and(is_same)
     }
 
     /// What it has done.
@@ -465,11 +486,6 @@ impl Session {
         self.rings[index].stop(&self.kicks)
     }
 
-    /// Its namespace, where it is what it was.
-    pub(super) fn namespace<'c>(&self, controller: &'c Controller) -> Option<&'c Namespace> {
-        self.disk.is.find(controller.namespaces())
-    }
-
     /// A ring has begun. The process before may have died before it called the driver.
     pub(super) fn begun(&mut self, index: usize) {
         self.dirty.insert(index);
@@ -485,5 +501,34 @@ impl Session {
     pub(super) fn set_features(&mut self, features: Features) {
         self.features = features;
         self.work.set_writethrough(!features.flush());
+        self.work.set_zoned(features.zoned());
+    }
+
+    /// The device has zones, and the driver agreed on features without them. The log has the first
+    /// such drivers: a firmware may come before the system.
+    pub(super) fn note_unaware(&mut self) {
+        self.unaware += 1;
+        if self.unaware <= WARNINGS {
+            tracing::warn!(
+                controller = self.name,
+                "a driver has not acknowledged VIRTIO_BLK_F_ZONED, so its requests fail: use a front end that passes this feature on, and a driver that has it"
+            );
+        }
+    }
+
+    /// The device status bits of these that cannot be set (VIRTIO 1.3, 5.2.5.2).
+    pub(super) fn refused_status(&self) -> u8 {
+        if self.work.is_unaware() {
+            FEATURES_OK
+        } else {
+            0
+        }
+    }
+
+    /// The features that the device has now, if its namespace is there.
+    pub(super) fn features_now(&self, controller: &Controller) -> Option<Features> {
+        let namespace = self.disk.is.find(controller.namespaces())?;
+        let zones = self.disk.zones.as_ref();
+        Some(features(namespace, zones, self.rings.len() as u16))
     }
 }

@@ -9,14 +9,16 @@ use memory::{Buffer, DmaView, Hint, HostMemory};
 use nvme_spec::command::DsmRange;
 use nvme_spec::{Cqe, Status};
 use vhost_user::block::{ID_LEN, Outcome, RANGE_LEN, Range, RequestType, SECTOR};
+use vhost_user::zones::{APPEND_SECTOR_LEN, REPORT_UNIT};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::config::MAX_RANGES;
-use super::disk::Disk;
-use super::entry::{Blocks, Entries};
+use super::disk::{CHUNK, Disk};
+use super::entry::with_data;
 use super::queue::{Head, MAX_PIECES, Piece, Pieces};
 use super::request::{Data, Request};
-use crate::host::{PAGE, Rings};
+use super::zones::{REPORTED, action, outcome, pass_on, write_header};
+use crate::host::{Blocks, Entries, PAGE, Rings, Zones};
 
 /// Requests at the same time. More wait in their rings.
 pub(super) const SLOTS: usize = 512;
@@ -27,8 +29,6 @@ const SLOT_LEN: usize = 2 * PAGE;
 pub(super) const SLOTS_LEN: usize = SLOTS * SLOT_LEN;
 /// Blocks of one Write Zeroes: what its field has room for.
 const ZEROED: u64 = 1 << 16;
-/// Most bytes of data of a command.
-const CHUNK: u64 = 1 << 20;
 
 // The submission queue has room for the commands of all slots.
 const _: () = assert!(SLOTS < super::QUEUE_DEPTH as usize);
@@ -77,8 +77,20 @@ enum Kind {
     Zero {
         deallocates: bool,
     },
-    /// It has one command.
+    /// A report of zones: each command has some of them.
+    Report,
+    /// It has one command, as have those below.
     Other,
+    Append,
+    /// A change of zones.
+    Manage,
+}
+
+impl Kind {
+    /// Whether only a device with zones has such a request.
+    fn is_of_zones(self) -> bool {
+        matches!(self, Kind::Report | Kind::Append | Kind::Manage)
+    }
 }
 
 /// A request at the controller.
@@ -91,7 +103,8 @@ struct Task {
     /// Blocks that have no command yet.
     slba: u64,
     blocks: u64,
-    /// Bytes of data before those, and pieces that are kept.
+    /// Bytes of data before those, or of a report as far as it is written; and pieces that are
+    /// kept.
     at: u64,
     pieces: u16,
 }
@@ -111,6 +124,11 @@ pub(super) struct Work {
     chunk: u64,
     /// The device deallocates.
     deallocates: bool,
+    /// It erases what zeroes are written to.
+    erases: bool,
+    zones: Option<Zones>,
+    /// The driver does not know of the zones.
+    is_unaware: bool,
     /// Writes are on stable media when they are done.
     is_writethrough: bool,
     hint: Hint,
@@ -123,7 +141,6 @@ impl Work {
         rings: Rings,
         disk: &Disk,
         max_transfer: u64,
-        deallocates: bool,
     ) -> Option<Self> {
         Some(Self {
             slots: memory.reserve(SLOTS_LEN, PAGE)?,
@@ -135,7 +152,10 @@ impl Work {
             lba_shift: disk.lba_shift,
             id: disk.id,
             chunk: max_transfer.min(CHUNK),
-            deallocates,
+            deallocates: disk.deallocates,
+            erases: disk.erases,
+            zones: disk.zones,
+            is_unaware: disk.zones.is_some(),
             is_writethrough: true,
             hint: Hint::default(),
         })
@@ -144,6 +164,16 @@ impl Work {
     /// Whether the driver flushes: where not, writes are on stable media when they are done.
     pub(super) fn set_writethrough(&mut self, is_writethrough: bool) {
         self.is_writethrough = is_writethrough;
+    }
+
+    /// Whether the driver knows of zones. Where the device has some and it does not, requests fail.
+    pub(super) fn set_zoned(&mut self, is_zoned: bool) {
+        self.is_unaware = self.zones.is_some() && !is_zoned;
+    }
+
+    /// Whether the device has zones of which the driver does not know.
+    pub(super) fn is_unaware(&self) -> bool {
+        self.is_unaware
     }
 
     /// Whether it takes another request.
@@ -192,14 +222,23 @@ impl Work {
             at: 0,
             pieces: 0,
         };
-        let sector = asked.header.sector;
-        match asked.header.kind {
+        let (kind, sector) = (asked.header.kind, asked.header.sector);
+        if self.is_unaware && kind != RequestType::GET_ID {
+            return Err(if kind.is_of_zones() {
+                Outcome::UNSUPP
+            } else {
+                Outcome::IOERR
+            });
+        }
+        match kind {
             RequestType::IN => {
                 let (slba, blocks) = self.blocks(sector, asked.into.len)?;
+                self.check_zone(slba, blocks)?;
                 self.transfer(task(Kind::Read, slba, blocks), &asked.into);
             }
             RequestType::OUT => {
-                let (slba, blocks) = self.blocks(sector, asked.out.len)?;
+                let (slba, blocks) = self.written(sector, asked.out.len)?;
+                self.check_zone(slba, blocks)?;
                 self.transfer(task(Kind::Write, slba, blocks), &asked.out);
             }
             RequestType::FLUSH => {
@@ -211,35 +250,140 @@ impl Work {
                 let len = (ID_LEN as u64).min(asked.into.len);
                 let into = asked.into.part(0, len);
                 let is_written = into.write(view, &mut self.hint, &self.id[..len as usize]);
-                return Err(if is_written {
-                    Outcome::OK
-                } else {
-                    Outcome::IOERR
-                });
+                return Err(written_or_failed(is_written));
             }
             RequestType::DISCARD if self.deallocates => {
                 self.deallocate(task(Kind::Other, 0, 0), &asked.out, view)?;
             }
-            RequestType::WRITE_ZEROES => {
-                let mut bytes = [0; RANGE_LEN];
-                let has_one = asked.out.len == RANGE_LEN as u64;
-                if !has_one || !asked.out.read(view, &mut self.hint, &mut bytes) {
-                    return Err(Outcome::IOERR);
-                }
-                let range = Range::parse(&bytes);
-                if range.flags & !Range::UNMAP != 0 {
-                    return Err(Outcome::UNSUPP);
-                }
-                let len = u64::from(range.sectors) * SECTOR;
-                let (slba, blocks) = self.blocks(range.sector, len)?;
+            RequestType::WRITE_ZEROES if self.zones.is_none() => {
+                let range = self.range(&asked.out, Range::UNMAP, view)?;
+                let (slba, blocks) = self.blocks_of(&range)?;
                 let kind = Kind::Zero {
                     deallocates: range.flags & Range::UNMAP != 0,
                 };
                 self.transfer(task(kind, slba, blocks), &Data::NONE);
             }
+            RequestType::SECURE_ERASE if self.erases => {
+                let range = self.range(&asked.out, 0, view)?;
+                let (slba, blocks) = self.blocks_of(&range)?;
+                let kind = Kind::Zero { deallocates: false };
+                self.transfer(task(kind, slba, blocks), &Data::NONE);
+            }
+            kind if kind.is_of_zones() => {
+                let zones = self.zones.ok_or(Outcome::UNSUPP)?;
+                self.start_zoned(&zones, task(Kind::Manage, 0, 0), asked, view)?;
+            }
             _ => return Err(Outcome::UNSUPP),
         }
         Ok(())
+    }
+
+    /// The same, of a request about zones.
+    fn start_zoned(
+        &mut self,
+        zones: &Zones,
+        task: Task,
+        asked: &Request<'_>,
+        view: &DmaView,
+    ) -> Result<(), Outcome> {
+        let sector = asked.header.sector;
+        let invalid = Outcome::ZONE_INVALID_CMD;
+        let block = sector / (1 << self.lba_shift >> SECTOR.ilog2());
+        match asked.header.kind {
+            RequestType::ZONE_REPORT => {
+                let room = asked.into.len / REPORT_UNIT as u64;
+                let (first, count) = (block / zones.blocks, u64::from(zones.count));
+                if room == 0 || first >= count {
+                    return Err(invalid);
+                }
+                let wanted = (room - 1).min(count - first);
+                let mut task = Task {
+                    kind: Kind::Report,
+                    slba: first * zones.blocks,
+                    blocks: wanted * zones.blocks,
+                    at: REPORT_UNIT as u64,
+                    ..task
+                };
+                if wanted == 0 {
+                    let is_written = write_header(&asked.into, task.at, view, &mut self.hint);
+                    return Err(written_or_failed(is_written));
+                }
+                let slot = self.keep(&mut task, &asked.into);
+                self.advance(slot, &Data::NONE);
+            }
+            RequestType::ZONE_APPEND => {
+                // What it has written, if it was executed before, cannot be found.
+                if task.whose.head.is_again {
+                    return Err(Outcome::IOERR);
+                }
+                let zone = zones.blocks << self.lba_shift >> SECTOR.ilog2();
+                let is_first = sector.is_multiple_of(zone);
+                let has_place = asked.into.len == APPEND_SECTOR_LEN as u64;
+                if !is_first || !has_place || !(1..=zones.append_len).contains(&asked.out.len) {
+                    return Err(invalid);
+                }
+                let (slba, count) = self.written(sector, asked.out.len)?;
+                let mut task = Task {
+                    kind: Kind::Append,
+                    ..task
+                };
+                let slot = self.keep(&mut task, &asked.into);
+                let entries = self.entries(slot);
+                let sqe = entries.append(Blocks { slba, count }, self.is_writethrough);
+                let sqe = with_data(sqe, &asked.out, &self.memory, entries.at);
+                self.rings.store(&sqe);
+            }
+            kind => {
+                let (action, all) = action(kind).ok_or(Outcome::UNSUPP)?;
+                let slba = if all { 0 } else { block };
+                if !all && !sector.is_multiple_of(1 << self.lba_shift >> SECTOR.ilog2()) {
+                    return Err(invalid);
+                }
+                let slot = self.take(task);
+                let sqe = self.entries(slot).send(action, slba, all);
+                self.rings.store(&sqe);
+            }
+        }
+        Ok(())
+    }
+
+    /// The one range of a request, without other flags than these.
+    fn range(&mut self, data: &Data<'_>, flags: u32, view: &DmaView) -> Result<Range, Outcome> {
+        let mut bytes = [0; RANGE_LEN];
+        let has_one = data.len == RANGE_LEN as u64;
+        if !has_one || !data.read(view, &mut self.hint, &mut bytes) {
+            return Err(Outcome::IOERR);
+        }
+        let range = Range::parse(&bytes);
+        if range.flags & !flags != 0 {
+            return Err(Outcome::UNSUPP);
+        }
+        Ok(range)
+    }
+
+    fn blocks_of(&self, range: &Range) -> Result<(u64, u64), Outcome> {
+        self.blocks(range.sector, u64::from(range.sectors) * SECTOR)
+    }
+
+    /// The blocks of a write. On a device with zones, one of half a block is not at the write
+    /// pointer, or moves it to where it cannot be.
+    fn written(&self, sector: u64, len: u64) -> Result<(u64, u64), Outcome> {
+        let block = 1u64 << self.lba_shift;
+        let is_whole = sector.is_multiple_of(block / SECTOR) && len.is_multiple_of(block);
+        if self.zones.is_some() && !is_whole {
+            return Err(Outcome::ZONE_UNALIGNED_WP);
+        }
+        self.blocks(sector, len)
+    }
+
+    /// Whether blocks lie in one zone, where there are zones.
+    fn check_zone(&self, slba: u64, blocks: u64) -> Result<(), Outcome> {
+        let zone = |block: u64| self.zones.map(|zones| block / zones.blocks);
+        if zone(slba) == zone(slba + (blocks - 1)) {
+            Ok(())
+        } else {
+            Err(Outcome::ZONE_INVALID_CMD)
+        }
     }
 
     /// First block and number of blocks of bytes from a sector on. The outcome where they are not
@@ -297,15 +441,19 @@ impl Work {
             count << self.lba_shift,
         );
         let (entries, fua) = (self.entries(slot), self.is_writethrough);
+        let guest = |sqe| with_data(sqe, &data.part(0, len), &self.memory, entries.at);
         let sqe = match task.kind {
-            Kind::Read => entries.read(at, &data.part(0, len), &self.memory),
-            Kind::Write => entries.write(at, fua, &data.part(0, len), &self.memory),
+            Kind::Read => guest(entries.read(at)),
+            Kind::Write => guest(entries.write(at, fua)),
             Kind::Zero { deallocates } => entries.zero(at, fua, deallocates),
-            Kind::Other => return,
+            Kind::Report => entries.report(at.slba, (count / self.zone_blocks()) as u32),
+            Kind::Other | Kind::Append | Kind::Manage => return,
         };
         task.slba += count;
         task.blocks -= count;
-        task.at += len;
+        if task.kind != Kind::Report {
+            task.at += len;
+        }
         self.tasks[usize::from(slot)] = Some(task);
         self.rings.store(&sqe);
     }
@@ -314,9 +462,15 @@ impl Work {
     fn next_count(&self, task: &Task) -> u64 {
         let most = match task.kind {
             Kind::Zero { .. } => ZEROED,
+            Kind::Report => u64::from(REPORTED) * self.zone_blocks(),
             _ => self.chunk >> self.lba_shift,
         };
         task.blocks.min(most)
+    }
+
+    /// Blocks of a zone; 1 without zones.
+    fn zone_blocks(&self) -> u64 {
+        self.zones.map_or(1, |zones| zones.blocks)
     }
 
     /// Begins to deallocate ranges.
@@ -335,7 +489,7 @@ impl Work {
             if range.flags != 0 {
                 return Err(Outcome::UNSUPP);
             }
-            match self.blocks(range.sector, u64::from(range.sectors) * SECTOR) {
+            match self.blocks_of(&range) {
                 Ok((slba, blocks)) => ranges.push(DsmRange {
                     cattr: 0,
                     nlb: blocks as u32,
@@ -350,7 +504,7 @@ impl Work {
         }
         let slot = self.take(task);
         let entries = self.entries(slot);
-        self.memory.write(entries.list_at, ranges.as_bytes());
+        self.memory.write(entries.at, ranges.as_bytes());
         self.rings.store(&entries.deallocate(ranges.len()));
         Ok(())
     }
@@ -361,18 +515,17 @@ impl Work {
         if status == Status::COMMAND_ABORT_REQUESTED {
             return Some(Completed::Hangs);
         }
-        let task = (*self.tasks.get(usize::from(slot))?)?;
-        if status.is_success() && task.blocks > 0 {
+        let mut task = (*self.tasks.get(usize::from(slot))?)?;
+        let mut outcome = outcome(status, task.kind.is_of_zones());
+        if outcome == Outcome::OK && matches!(task.kind, Kind::Report | Kind::Append) {
+            outcome = written_or_failed(self.answer(slot, &mut task, cqe, view));
+        }
+        if outcome == Outcome::OK && task.blocks > 0 {
             self.go_on(slot, &task);
             return Some(Completed::GoesOn);
         }
         self.tasks[usize::from(slot)] = None;
         self.free.push(slot);
-        let outcome = if status.is_success() {
-            Outcome::OK
-        } else {
-            Outcome::IOERR
-        };
         self.note(task.outcome_at, outcome, view);
         Some(Completed::Done(Done {
             whose: task.whose,
@@ -381,25 +534,52 @@ impl Work {
         }))
     }
 
+    /// Writes what the command of a report or an append has come to. False where the memory for it
+    /// is not mapped.
+    #[cold]
+    fn answer(&mut self, slot: u16, task: &mut Task, cqe: &Cqe, view: &DmaView) -> bool {
+        let pieces = self.kept(slot, task);
+        let len = pieces.iter().map(|piece| u64::from(piece.len)).sum();
+        let into = Data::new(&pieces, 0, len);
+        if task.kind == Kind::Append {
+            let block = u64::from(cqe.dw0) | u64::from(cqe.dw1) << 32;
+            let sector = block << self.lba_shift >> SECTOR.ilog2();
+            return into.write(view, &mut self.hint, &sector.to_le_bytes());
+        }
+        let report = (&self.memory, self.entries(slot).at);
+        let sizes = (self.lba_shift, self.zone_blocks());
+        let end = pass_on(report, sizes, (&into, task.at), view, &mut self.hint);
+        let Some(end) = end else {
+            return false;
+        };
+        task.at = end;
+        self.tasks[usize::from(slot)] = Some(*task);
+        task.blocks > 0 || write_header(&into, end, view, &mut self.hint)
+    }
+
     /// The next command of a request whose last one was done.
     fn go_on(&mut self, slot: u16, task: &Task) {
+        let pieces = self.kept(slot, task);
+        let left = task.blocks << self.lba_shift;
+        let data = match task.kind {
+            Kind::Read | Kind::Write => Data::new(&pieces, task.at, left),
+            _ => Data::NONE,
+        };
+        self.advance(slot, &data);
+    }
+
+    /// The pieces that are kept of a request.
+    fn kept(&self, slot: u16, task: &Task) -> ArrayVec<Piece, MAX_PIECES> {
         let mut kept = [KeptPiece { at: 0, len: 0 }; MAX_PIECES];
         let kept = &mut kept[..task.pieces.into()];
         self.memory.read(self.kept_at(slot), kept.as_mut_bytes());
-        let pieces: ArrayVec<Piece, MAX_PIECES> = kept
-            .iter()
+        kept.iter()
             .map(|piece| Piece {
                 at: piece.at,
                 len: piece.len as u32,
                 is_writable: false,
             })
-            .collect();
-        let left = task.blocks << self.lba_shift;
-        let data = match task.kind {
-            Kind::Read | Kind::Write => Data::new(&pieces, task.at, left),
-            Kind::Zero { .. } | Kind::Other => Data::NONE,
-        };
-        self.advance(slot, &data);
+            .collect()
     }
 
     /// Writes an outcome where the driver looks for it. Without its memory there is none.
@@ -423,12 +603,21 @@ impl Work {
         Entries {
             nsid: self.nsid,
             cid: slot,
-            list_at: self.slots.offset() + usize::from(slot) * SLOT_LEN,
+            at: self.slots.offset() + usize::from(slot) * SLOT_LEN,
         }
     }
 
     /// Where a slot keeps the pieces of all of a request.
     fn kept_at(&self, slot: u16) -> usize {
         self.slots.offset() + usize::from(slot) * SLOT_LEN + PAGE
+    }
+}
+
+/// The outcome of what was to be written to the driver's memory.
+fn written_or_failed(is_written: bool) -> Outcome {
+    if is_written {
+        Outcome::OK
+    } else {
+        Outcome::IOERR
     }
 }

@@ -446,7 +446,8 @@ impl Disk {
         }
     }
 
-    /// The configuration space, as it was read last: [`config::LEN`] bytes.
+    /// The configuration space, as it was read last: [`config::LEN`] bytes, or
+    /// [`config::WHOLE_LEN`] of a device with zones or secure erase.
     #[must_use]
     pub fn config(&self) -> &[u8] {
         self.session.config()

@@ -308,10 +308,17 @@ impl Session {
 
     /// Reads the configuration space again.
     pub(super) fn read_config(&mut self) -> Result<()> {
-        let zeros = [0; config::LEN];
-        let len = config::LEN as u32;
+        let has_more = self.offered & (feature::ZONED | feature::SECURE_ERASE) != 0;
+        let len = if has_more {
+            config::WHOLE_LEN
+        } else {
+            config::LEN
+        };
+        let zeros = vec![0; len];
         let flags = VhostUserConfigFlags::empty();
-        self.config = self.ask(|it| it.get_config(0, len, flags, &zeros))?.1;
+        self.config = self
+            .ask(|it| it.get_config(0, len as u32, flags, &zeros))?
+            .1;
         Ok(())
     }
 

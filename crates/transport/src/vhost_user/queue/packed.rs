@@ -149,7 +149,13 @@ impl Packed {
         };
         self.held += count;
         self.next = self.next.advanced(count, self.size);
-        Ok(Some(Head { id, count, slot }))
+        let is_again = false;
+        Ok(Some(Head {
+            id,
+            count,
+            slot,
+            is_again,
+        }))
     }
 
     /// Takes the next request of a former back end.
@@ -181,7 +187,13 @@ impl Packed {
         }
         self.pending.pop();
         self.resubmitted += 1;
-        Ok(Some(Head { id, count, slot }))
+        let is_again = true;
+        Ok(Some(Head {
+            id,
+            count,
+            slot,
+            is_again,
+        }))
     }
 
     #[inline]

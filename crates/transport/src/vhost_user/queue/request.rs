@@ -28,4 +28,6 @@ pub(in crate::vhost_user) struct Head {
     pub(in crate::vhost_user) count: u16,
     /// Its entry in the record of a packed ring, where there is one.
     pub(super) slot: u16,
+    /// A former back end has taken it before, and may have executed it.
+    pub(in crate::vhost_user) is_again: bool,
 }

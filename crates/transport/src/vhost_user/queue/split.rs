@@ -107,7 +107,10 @@ impl Split {
             self.pending.pop();
             self.in_flight.insert(id);
             self.resubmitted += 1;
-            return Ok(Some(head(id)));
+            return Ok(Some(Head {
+                is_again: true,
+                ..head(id)
+            }));
         }
         let ahead = self.ring.available_index().wrapping_sub(self.next);
         if ahead == 0 {
@@ -213,5 +216,6 @@ fn head(id: u16) -> Head {
         id,
         count: 1,
         slot: 0,
+        is_again: false,
     }
 }

@@ -11,6 +11,7 @@ mod requests;
 mod rig;
 mod shares;
 mod streams;
+mod zones;
 
 /// A sequence of numbers that is always the same (SplitMix64).
 pub(crate) struct Random(pub(crate) u64);

@@ -1,6 +1,8 @@
 //! Requests of every type, divided in many ways.
 
-use tests_vhost_front::{Completion, Disk, Layout, Options, Range, Request, feature, status};
+use tests_vhost_front::{
+    Completion, Disk, Layout, Options, Range, Request, config, feature, status,
+};
 
 use super::Random;
 use super::rig::{LEN, Rig, Shape};
@@ -155,8 +157,14 @@ fn outcomes_of_what_cannot_be_done() {
             (other(3, 0, &[], 8), unsupp),
             (other(5, 0, &[], 8), unsupp),
             (other(10, 0, &[], 8), unsupp),
-            (other(14, 0, &[], 0), unsupp),
-            (other(15, 0, &[], 8), unsupp),
+            (other(14, 0, &[0; 16], 0), unsupp),
+            (other(15, 0, &[1; 4096], 8), unsupp),
+            (other(16, 0, &[], 128), unsupp),
+            (other(18, 0, &[], 0), unsupp),
+            (other(20, 0, &[], 0), unsupp),
+            (other(22, 0, &[], 0), unsupp),
+            (other(24, 0, &[], 0), unsupp),
+            (other(26, 0, &[], 0), unsupp),
             (other(u32::MAX, 0, &[1; 512], 512), unsupp),
             (other(8, 0, &[], 5), ok),
             // No range, half a range, more ranges than max_discard_seg.
@@ -335,4 +343,63 @@ fn all_of_the_disk_becomes_zero() {
     for sector in [0, 65535, 65536, last] {
         assert_eq!(disk.read(sector, 512).unwrap(), [0; 512]);
     }
+}
+
+/// 5.2.6: where the medium keeps no copy, secure erase writes zeroes that are data, and never
+/// deallocates.
+#[test]
+fn erased_blocks_are_overwritten() {
+    for shift in [9u8, 12] {
+        let rig = Rig::new(Shape {
+            erases: true,
+            ..shape(shift)
+        });
+        let mut disk = rig.connect(Options::default());
+        assert_ne!(disk.offered() & feature::SECURE_ERASE, 0);
+        let word = |at: usize| {
+            let at = config::SECURE_ERASE + at * 4;
+            u32::from_le_bytes(disk.config()[at..at + 4].try_into().unwrap())
+        };
+        // 1 TiB, one range, blocks.
+        assert_eq!([word(0), word(1), word(2)], [1 << 31, 1, 1 << (shift - 9)]);
+        disk.write(0, &[5; 16384]).unwrap();
+        rig.with(|server| server.medium(|it| it.asked.clear()));
+        let erase = |sector: u64, count: u32, flags: u32| {
+            let mut bytes = sector.to_le_bytes().to_vec();
+            bytes.extend(count.to_le_bytes());
+            bytes.extend(flags.to_le_bytes());
+            other(14, 0, &bytes, 0)
+        };
+        assert_eq!(run(&mut disk, &erase(8, 16, 0)).status, status::OK);
+        let asked = rig.with(|server| server.medium(|it| std::mem::take(&mut it.asked)));
+        let expected = Asked::Zero {
+            fua: false,
+            deallocates: false,
+        };
+        assert_eq!(asked, [expected]);
+        let read = disk.read(0, 16384).unwrap();
+        assert!(read[..4096] == [5; 4096] && read[4096..12288] == [0; 8192]);
+        assert!(read[12288..] == [5; 4096]);
+        let capacity = LEN / 512;
+        for (request, expected) in [
+            (erase(0, 8, 1), status::UNSUPP),
+            (erase(0, 8, 1 << 31), status::UNSUPP),
+            (erase(capacity, 8, 0), status::IOERR),
+            (erase(u64::MAX, 8, 0), status::IOERR),
+            (erase(0, 0, 0), status::OK),
+            (other(14, 0, &[0; 15], 0), status::IOERR),
+            (other(14, 0, &[0; 32], 0), status::IOERR),
+        ] {
+            assert_eq!(run(&mut disk, &request).status, expected, "{request:?}");
+        }
+        // More than one command has.
+        let all = erase(0, capacity as u32, 0);
+        assert_eq!(run(&mut disk, &all).status, status::OK);
+        assert_eq!(disk.read(0, 4096).unwrap(), [0; 4096]);
+    }
+    let rig = Rig::new(Shape::default());
+    assert_eq!(
+        rig.connect(Options::default()).offered() & feature::SECURE_ERASE,
+        0
+    );
 }

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use controller::{Controller, ControllerConfig, DoorbellMode, Fabrics, Interface};
 use driver::bus::Bus as _;
 use loopback::InProcess;
-use media::{Medium, MediumKind, MediumSpec};
+use media::{Medium, MediumKind, MediumSpec, ZoneSpec};
 use memory::DoorbellPages;
 use port::namespace::Namespace;
 use port::time::Time;
-use port::{ChannelId, Channels};
+use port::{ChannelId, Channels, MediumTraits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use subsystem::{
     Change, ControllerSet, Operation, OperatorRequest, Requester, Step, Subsystem, SubsystemConfig,
@@ -43,6 +43,36 @@ pub(super) struct Shape {
     pub(super) lba_shift: u8,
     pub(super) rings: u16,
     pub(super) max_transfer: u32,
+    /// Bytes of a zone, and of its part that can be written, of a device with zones.
+    pub(super) zones: Option<[u64; 2]>,
+    /// Most bytes of an append; 0: those of a command.
+    pub(super) append_limit: u32,
+    /// Its medium erases what zeroes are written to.
+    pub(super) erases: bool,
+}
+
+/// Most open and most active zones of a device with zones.
+pub(super) const MAX_OPEN: u32 = 3;
+pub(super) const MAX_ACTIVE: u32 = 4;
+
+impl Shape {
+    fn kind(&self) -> MediumKind {
+        let ram = |size| MediumKind::Ram { size };
+        let Some([zone_size, zone_capacity]) = self.zones else {
+            return ram(2 * LEN);
+        };
+        let zones = ZoneSpec {
+            zone_size,
+            zone_capacity,
+            max_open: MAX_OPEN,
+            max_active: MAX_ACTIVE,
+            descriptor_extension: 0,
+            append_limit: self.append_limit,
+            random: None,
+        };
+        let of = Box::new(ram(LEN));
+        MediumKind::Zoned { of, zones }
+    }
 }
 
 impl Default for Shape {
@@ -51,6 +81,9 @@ impl Default for Shape {
             lba_shift: 9,
             rings: 64,
             max_transfer: 256 << 10,
+            zones: None,
+            append_limit: 0,
+            erases: false,
         }
     }
 }
@@ -175,9 +208,12 @@ fn begin(shape: Shape, medium: &Arc<Medium>) -> (InProcess<Failing>, Controller)
         lba_shift: shape.lba_shift,
         nguid: [1; 16],
         eui64: [1; 8],
-        traits: medium.traits(),
+        traits: MediumTraits {
+            erases: shape.erases,
+            ..medium.traits()
+        },
         restrictions: None,
-        set: None,
+        set: medium.set(),
     };
     let subsystem = SubsystemConfig::with_namespaces(4, [namespace]);
     let mut subsystem = Subsystem::new(subsystem).unwrap();
@@ -202,7 +238,7 @@ fn begin(shape: Shape, medium: &Arc<Medium>) -> (InProcess<Failing>, Controller)
 impl Server {
     fn new(shape: Shape, listener: UnixListener) -> Self {
         listener.set_nonblocking(true).unwrap();
-        let kind = MediumKind::Ram { size: 2 * LEN };
+        let kind = shape.kind();
         let medium = Medium::open(&MediumSpec { kind }).unwrap();
         let (bus, entrance) = begin(shape, &medium);
         Self {
@@ -246,6 +282,11 @@ impl Server {
     /// the process does. What the medium has stays.
     pub(super) fn die(&mut self) {
         self.session = None;
+        // A medium with zones has one channel.
+        let kind = MediumKind::Ram { size: 4096 };
+        let other = Medium::open(&MediumSpec { kind }).unwrap();
+        let other = Failing::new(other.channel(1).unwrap());
+        self.medium(|it| drop(std::mem::replace(it, other)));
         (self.bus, self._entrance) = begin(self.shape, &self.medium);
     }
 
@@ -304,9 +345,11 @@ impl Server {
             self.die();
         }
         let (rings, now) = (self.shape.rings, self.now());
+        let disk = self.bus.with_subsystem(|subsystem| {
+            let namespace = &subsystem.directory().get(1).unwrap().namespace;
+            disk(namespace, "serial of a disk").unwrap()
+        });
         let session = self.bus.with_controller(|controller| {
-            let namespace = controller.namespaces().get(1).unwrap();
-            let disk = disk(namespace, "serial of a disk").unwrap();
             Session::new(stream.into(), disk, rings, controller, now)
         });
         self.session = Some(session.unwrap());

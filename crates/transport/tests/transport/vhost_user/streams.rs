@@ -50,6 +50,7 @@ impl Program {
             lba_shift: shift,
             rings: QUEUES,
             max_transfer: 16 << 10,
+            ..Shape::default()
         });
         let disk = rig.connect(options(is_packed));
         Self {
