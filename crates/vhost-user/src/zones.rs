@@ -7,7 +7,7 @@
 pub(crate) const ZONED_LEN: usize = 24;
 /// Bytes before the zones of a report, and of each zone in it.
 pub const REPORT_UNIT: usize = 64;
-/// Bytes behind the data of an append: the first sector that was written.
+/// Bytes of an append that the device writes first: the sector where its data begin.
 pub const APPEND_SECTOR_LEN: usize = 8;
 
 /// `VIRTIO_BLK_Z_HM`: zones must be written in order.

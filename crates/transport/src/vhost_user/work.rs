@@ -318,7 +318,8 @@ impl Work {
                 }
                 let zone = zones.blocks << self.lba_shift >> SECTOR.ilog2();
                 let is_first = sector.is_multiple_of(zone);
-                let has_place = asked.into.len == APPEND_SECTOR_LEN as u64;
+                // Linux has bytes without meaning between the sector and the outcome.
+                let has_place = asked.into.len >= APPEND_SECTOR_LEN as u64;
                 if !is_first || !has_place || !(1..=zones.append_len).contains(&asked.out.len) {
                     return Err(invalid);
                 }
