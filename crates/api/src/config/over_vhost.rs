@@ -18,7 +18,7 @@ const PROTOCOL: Protocol = Protocol {
     hosts: "front ends",
     device: "whose PCI device is the front end's",
     queues: "whose guest chooses the size of rings and requests",
-    zones: false,
+    zones: true,
 };
 
 impl Controller {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_that_virtio_cannot_express_are_refused() {
+    fn namespaces_with_zones_are_served_and_those_that_virtio_cannot_express_are_refused() {
         let with = |medium: &str, namespace: &str| {
             let text = format!(
                 "namespaces = [\"ns\"]\n[[media]]\nname = \"n\"\nsize = \"64MiB\"\n{medium}\n[[namespace]]\nname = \"ns\"\nmedia = \"n\"\n{namespace}"
@@ -153,13 +153,10 @@ mod tests {
         };
         assert_eq!(with("kind = \"ram\"", ""), [""; 0]);
         assert_eq!(with("kind = \"ram\"", "lba_size = 512"), [""; 0]);
+        let zoned = "kind = \"ram\"\n[media.zoned]\nzone_size = \"4MiB\"";
+        assert_eq!(with(zoned, ""), [""; 0]);
         for (medium, namespace, why) in [
             ("kind = \"keyvalue\"", "", "has keys and values"),
-            (
-                "kind = \"ram\"\n[media.zoned]\nzone_size = \"4MiB\"",
-                "",
-                "has zones, which vhost-user-blk cannot express",
-            ),
             (
                 "kind = \"ram\"",
                 "hosts = [\"nqn.2014-08.org.nvmexpress:uuid:1\"]",

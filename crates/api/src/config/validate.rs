@@ -284,6 +284,12 @@ impl Controller {
         mine.any(|n| n.media == medium) || self.pool.iter().any(|name| name == medium)
     }
 
+    /// Whether it has a medium with zones.
+    pub fn has_zones(&self, config: &Config) -> bool {
+        let mut zoned = config.media.iter().filter(|it| it.zoned().is_some());
+        zoned.any(|medium| self.uses(config, &medium.name))
+    }
+
     fn validate_own(&self, objects: &Index<'_>, place: &mut Place<'_>) {
         place.require(!matches!(self.listen, Listen::Unix(_)), || {
             format!(

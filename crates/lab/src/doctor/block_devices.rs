@@ -35,13 +35,8 @@ pub(super) fn all(config: &Config, machine: &Snapshot, checks: &mut Vec<Check>) 
 
 /// Whether a block device of the configuration has zones.
 fn has_zones(config: &Config) -> bool {
-    let on_ublk = config.controller.iter().filter(|c| c.ublk_id().is_some());
-    let mut zoned = config
-        .media
-        .iter()
-        .filter(|medium| medium.zoned().is_some());
-    let on_ublk: Vec<_> = on_ublk.collect();
-    zoned.any(|medium| on_ublk.iter().any(|c| c.uses(config, &medium.name)))
+    let mut on_ublk = config.controller.iter().filter(|c| c.ublk_id().is_some());
+    on_ublk.any(|controller| controller.has_zones(config))
 }
 
 fn driver(machine: &Snapshot) -> Check {

@@ -15,6 +15,7 @@ use anyhow::Context;
 use api::config::Controller;
 use api::{Protocol, Refusal};
 use engine::SubsystemSlot;
+use nvme_spec::opcode::Csi;
 use reactor::message::{VhostListening, Way};
 
 use super::State;
@@ -38,11 +39,11 @@ impl State {
             .iter()
             .filter(|n| config.namespaces.contains(&n.name))
         {
-            anyhow::ensure!(
-                self.medium(&namespace.media)?.set().is_none(),
-                "namespaces: {}",
-                none_but_blocks(&namespace.name)
-            );
+            let set = self.medium(&namespace.media)?.set();
+            let refused = set.and_then(|set| not_a_disk(&namespace.name, &*set));
+            if let Some(text) = refused {
+                anyhow::bail!("namespaces: {text}");
+            }
         }
         let (listener, socket) = unix_listener(config, path)?;
         let way = Way::VhostUserBlk(VhostListening {
@@ -59,13 +60,13 @@ impl State {
     }
 
     /// Checks that a controller over vhost-user-blk can get a namespace: it has no other one, and
-    /// the namespace has only blocks.
+    /// the namespace has blocks, with zones or without.
     pub(super) fn check_disk(&self, name: &str, controller: &str) -> Result<(), Refusal> {
         self.check_single(
             (name, controller),
             "vhost-user-blk serves exactly one",
             "a controller with its own socket",
-            more_than_blocks,
+            not_a_disk,
         )
     }
 
@@ -110,13 +111,12 @@ impl State {
     }
 }
 
-/// A namespace of a command set that virtio lacks.
-fn more_than_blocks(namespace: &str, _: &dyn CommandSet) -> Option<String> {
-    Some(none_but_blocks(namespace))
-}
-
-fn none_but_blocks(namespace: &str) -> String {
-    format!(
-        "namespace `{namespace}` has zones or keys, which vhost-user-blk cannot express: serve it over NVMe"
-    )
+/// Why a namespace with a command set beside NVM cannot be a virtio disk, if it cannot.
+fn not_a_disk(namespace: &str, set: &dyn CommandSet) -> Option<String> {
+    let is_zoned = set.csi() == Csi::ZONED_NAMESPACE;
+    (!is_zoned).then(|| {
+        format!(
+            "namespace `{namespace}` has keys or vendor commands, which vhost-user-blk cannot express: serve it over NVMe"
+        )
+    })
 }

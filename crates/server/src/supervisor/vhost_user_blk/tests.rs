@@ -25,6 +25,10 @@ fn text(folder: &Path, socket: &Path, namespace: &str, more: &str) -> String {
         kind = "ram"
         size = "16MiB"
         zoned = {{ zone_size = "4MiB" }}
+        [[media]]
+        name = "keys"
+        kind = "keyvalue"
+        size = "16MiB"
         [[namespace]]
         name = "root"
         media = "disk"
@@ -36,6 +40,9 @@ fn text(folder: &Path, socket: &Path, namespace: &str, more: &str) -> String {
         [[namespace]]
         name = "zoned"
         media = "zones"
+        [[namespace]]
+        name = "keyed"
+        media = "keys"
         [[controller]]
         name = "vm"
         namespaces = ["{namespace}"]
@@ -99,7 +106,7 @@ fn a_controller_is_created_with_one_namespace() {
     for (namespaces, why) in [
         (&[] as &[&str], "and there is none"),
         (&["data", "zoned"], "exactly one namespace, and there are 2"),
-        (&["zoned"], "has zones"),
+        (&["keyed"], "has keys"),
     ] {
         let refused = supervisor.create_controller(new("second", &other, namespaces));
         let refused = refused.unwrap_err();
@@ -111,6 +118,11 @@ fn a_controller_is_created_with_one_namespace() {
         .create_controller(new("second", &other, &["data"]))
         .unwrap();
     assert_eq!(attached(&supervisor, "data"), ["second"]);
+    let zones = folder.path().join("d.sock");
+    supervisor
+        .create_controller(new("third", &zones, &["zoned"]))
+        .unwrap();
+    assert_eq!(attached(&supervisor, "zoned"), ["third"]);
     supervisor.stop().unwrap();
 }
 
@@ -139,12 +151,14 @@ fn the_namespace_may_be_detached_and_another_one_take_its_place() {
         .create_controller(new("second", &spare, &["data"]))
         .unwrap();
     supervisor.delete_controller("second", false).unwrap();
-    let refused = supervisor.attach("zoned", "vm").unwrap_err();
+    let refused = supervisor.attach("keyed", "vm").unwrap_err();
     assert!(
-        refused.detail.contains("zones") && refused.detail.contains("vhost-user-blk"),
+        refused.detail.contains("keys") && refused.detail.contains("vhost-user-blk"),
         "{}",
         refused.detail
     );
+    supervisor.attach("zoned", "vm").unwrap();
+    supervisor.detach("zoned", "vm", false).unwrap();
     supervisor.attach("root", "vm").unwrap();
     supervisor.detach("root", "vm", false).unwrap();
     supervisor.delete_namespace("root").unwrap();
