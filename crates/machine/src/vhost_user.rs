@@ -7,6 +7,11 @@ use crate::qemu::{self, Version, in_one_line, in_option, shell_quoted};
 
 /// The first QEMU whose sockets have the option `reconnect-ms`, before which it is `reconnect`.
 const RECONNECT_MS: Version = Version { major: 9, minor: 2 };
+/// Virtio's number of a block device, bytes of its configuration space with zones, and entries of
+/// its rings, for a device that knows none of them.
+const BLOCK_DEVICE: u16 = 2;
+const CONFIG_LEN: u16 = 96;
+const RING_ENTRIES: u16 = 256;
 /// Rings that a monitor is to use, where the device has that many.
 const USUAL_RINGS: u16 = 4;
 
@@ -19,6 +24,8 @@ pub struct Disk<'a> {
     pub socket: &'a str,
     /// Rings of the device, at least 1.
     pub rings: u16,
+    /// It has zones: of the monitors, only QEMU has a device that passes them on.
+    pub is_zoned: bool,
 }
 
 /// Monitor of a guest.
@@ -70,6 +77,18 @@ impl Disk<'_> {
         };
         let path = in_option(self.socket);
         let mut options = qemu::shared_memory(memory_bytes);
+        if self.is_zoned {
+            // Its device for virtio disks hides zones. The one for any device does not connect again.
+            options.push(["-chardev".to_owned(), format!("socket,id={id},path={path}")]);
+            options.push([
+                "-device".to_owned(),
+                format!(
+                    "vhost-user-test-device-pci,chardev={id},virtio-id={BLOCK_DEVICE},num_vqs={},vq_size={RING_ENTRIES},config_size={CONFIG_LEN}",
+                    self.used()
+                ),
+            ]);
+            return options;
+        }
         options.push([
             "-chardev".to_owned(),
             format!("socket,id={id},path={path},{reconnect}"),
@@ -166,6 +185,7 @@ mod tests {
             name: "vm-1",
             socket,
             rings: 64,
+            is_zoned: false,
         }
     }
 
@@ -200,6 +220,24 @@ mod tests {
             let chardev = disk("/x").qemu_options(1 << 30, version)[3][1].clone();
             assert!(chardev.ends_with(&format!(",{option}")), "{chardev}");
         }
+    }
+
+    #[test]
+    fn a_disk_with_zones_is_a_device_of_any_kind() {
+        let zoned = Disk {
+            is_zoned: true,
+            ..disk("/run/a,b.sock")
+        };
+        let options = zoned.qemu_options(4 << 30, of(11, 1));
+        // VIRTIO 1.3: a block device is 2 (5.2.1), and its configuration space has 96 bytes (5.2.4).
+        let expected = [
+            ["-chardev", "socket,id=nvmirage-vm-1,path=/run/a,,b.sock"],
+            [
+                "-device",
+                "vhost-user-test-device-pci,chardev=nvmirage-vm-1,virtio-id=2,num_vqs=4,vq_size=256,config_size=96",
+            ],
+        ];
+        assert_eq!(options[3..], expected);
     }
 
     #[test]

@@ -104,7 +104,9 @@ impl QemuArgs {
         }
         let (socket, survives) = match found {
             Found::Socket(socket, survives) => (socket, survives),
-            Found::Disk(socket, rings) => return self.print_disk(&socket, rings),
+            Found::Disk(socket, rings, is_zoned) => {
+                return self.print_disk(&socket, rings, is_zoned);
+            }
             Found::Nbd(options, tls) => {
                 let lines: Vec<String> = options
                     .iter()
@@ -142,7 +144,7 @@ impl QemuArgs {
     }
 
     /// Prints what the monitor of a guest needs for a vhost-user-blk disk.
-    fn print_disk(&self, socket: &Path, rings: u16) -> anyhow::Result<()> {
+    fn print_disk(&self, socket: &Path, rings: u16, is_zoned: bool) -> anyhow::Result<()> {
         let socket = socket.to_str().with_context(|| {
             format!(
                 "the socket path {} is not UTF-8, which the options of monitors require: use another path",
@@ -153,13 +155,22 @@ impl QemuArgs {
             name: &self.name,
             socket,
             rings,
+            is_zoned,
         };
         let monitor = self.monitor.unwrap_or(Monitor::Qemu);
+        anyhow::ensure!(
+            !is_zoned || monitor == Monitor::Qemu,
+            "controller `{}` has a namespace with zones, which only QEMU passes on to a guest: remove --monitor",
+            self.name
+        );
         let version = version(self.qemu.as_deref());
         terminal::print(&disk.text(monitor, self.memory.0, version))?;
         terminal::progress::note(&match monitor {
             Monitor::Firecracker => {
                 "note: Firecracker connects when the drive is configured, and does not connect again to a restarted server".to_owned()
+            }
+            Monitor::Qemu if is_zoned => {
+                "note: this device of QEMU passes zones on. It does not connect again to a restarted server".to_owned()
             }
             Monitor::Qemu | Monitor::Libvirt | Monitor::CloudHypervisor => format!(
                 "note: the number of queues may be that of the guest's vCPUs, up to {rings} (`queues` of the controller)"
@@ -180,7 +191,8 @@ impl QemuArgs {
                 Place::Disk(socket) => {
                     let mut written = config.controller.iter();
                     let written = written.find(|c| c.name == self.name);
-                    return disk(std::path::absolute(socket)?, written);
+                    let is_zoned = written.is_some_and(|written| written.has_zones(&config));
+                    return disk(std::path::absolute(socket)?, written, is_zoned);
                 }
                 Place::Nbd(address) => {
                     // relative to the folder in which the server will be started
@@ -222,7 +234,10 @@ impl QemuArgs {
                 note_if_relative(&socket);
                 let mut all = inventory.controllers.iter();
                 let status = all.find(|c| c.config.name == self.name);
-                return disk(socket, status.map(|status| &status.config));
+                let served = status.map(|status| &status.config);
+                let config = requests::configuration(&self.control.to_read()?)?;
+                let is_zoned = served.is_some_and(|served| served.has_zones(&config));
+                return disk(socket, served, is_zoned);
             }
             Place::Nbd(address) => {
                 let mut all = inventory.controllers.iter();
@@ -253,9 +268,9 @@ fn note_if_relative(socket: &Path) {
 }
 
 /// The disk of a controller over vhost-user-blk.
-fn disk(socket: PathBuf, config: Option<&Controller>) -> anyhow::Result<Found> {
+fn disk(socket: PathBuf, config: Option<&Controller>, is_zoned: bool) -> anyhow::Result<Found> {
     let config = config.context("the controller was deleted meanwhile; see nvmirage ls")?;
-    Ok(Found::Disk(socket, config.queues))
+    Ok(Found::Disk(socket, config.queues, is_zoned))
 }
 
 /// How guests reach a controller.
@@ -267,8 +282,8 @@ enum Found {
     Tcp(SocketAddr, String),
     /// Options for exports over NBD, and what they need of TLS.
     Nbd(Vec<[String; 2]>, Option<Credentials>),
-    /// The socket of a vhost-user-blk disk, and its rings.
-    Disk(PathBuf, u16),
+    /// The socket of a vhost-user-blk disk, its rings, and whether it has zones.
+    Disk(PathBuf, u16, bool),
 }
 
 /// An address with an absolute path.
@@ -462,9 +477,9 @@ mod tests {
         let Place::Disk(socket) = found else {
             panic!("{found:?}")
         };
-        let found = disk(socket, Some(&config)).unwrap();
-        assert!(matches!(found, Found::Disk(socket, 3) if socket == Path::new("/b.sock")));
-        assert!(disk("/b.sock".into(), None).is_err());
+        let found = disk(socket, Some(&config), true).unwrap();
+        assert!(matches!(found, Found::Disk(socket, 3, true) if socket == Path::new("/b.sock")));
+        assert!(disk("/b.sock".into(), None, false).is_err());
         for (name, expected) in Monitor::ALL {
             let of = clap::Command::new("x").arg(clap::Arg::new("m").value_parser(monitor()));
             let read = of.get_matches_from(["x", name]);

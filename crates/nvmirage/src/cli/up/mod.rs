@@ -265,6 +265,7 @@ impl Up {
                     name: &self.name,
                     socket: utf8(path)?,
                     rings: served.config.queues,
+                    is_zoned,
                 };
                 let version = qemu_args::version(self.qemu.as_deref());
                 Ok(for_monitors(&disk, self.memory.0, version))
@@ -555,8 +556,14 @@ fn for_this_machine(served: &ControllerStatus, is_zoned: bool) -> String {
 
 /// What the monitor of a guest needs for a vhost-user-blk disk, a line for each.
 fn for_monitors(disk: &Disk<'_>, memory_bytes: u64, version: Option<qemu::Version>) -> String {
-    let [memory, element] = disk.libvirt();
     let options = disk.qemu_options(memory_bytes, version);
+    if disk.is_zoned {
+        return format!(
+            "for a guest: {}\n  other monitors hide zones: use QEMU 11, or vfio-user\n",
+            of_qemu(&options)
+        );
+    }
+    let [memory, element] = disk.libvirt();
     let of_cloud_hypervisor = disk.cloud_hypervisor(memory_bytes);
     let lines = [
         format!("for a guest: {}", of_qemu(&options)),
@@ -580,7 +587,14 @@ mod tests {
             name: "nvme0",
             socket: "/tmp/b.sock",
             rings: 64,
+            is_zoned: false,
         };
+        let zoned = Disk {
+            is_zoned: true,
+            ..disk
+        };
+        let only = for_monitors(&zoned, 4 << 30, None);
+        assert!(only.contains("vhost-user-test-device-pci") && !only.contains("libvirt"));
         let text = for_monitors(&disk, 4 << 30, None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4);
