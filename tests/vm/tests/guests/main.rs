@@ -36,6 +36,7 @@ mod ublk;
 mod unplug;
 mod vfio;
 mod vhost;
+mod vhost_zones;
 mod zoned;
 
 /// What `seq 1 LAST` prints: text that guest and host can both make.

@@ -15,6 +15,14 @@ const FUNCTIONS: &str = concat!(
     include_str!("jobs/ublk.sh")
 );
 
+/// A disk with zones, what is done with it beside zones of the kernel's own, and the end of its
+/// server.
+const ZONED: &str = concat!(
+    include_str!("jobs/ublk_zoned.sh"),
+    include_str!("jobs/same_zones.sh"),
+    include_str!("jobs/ublk_zoned_deaths.sh")
+);
+
 /// Bytes of the disk for the files of drives.
 const SPACE: u64 = 512 << 20;
 
@@ -92,7 +100,7 @@ fn disks_outlive_their_server_on_the_release() {
 
 #[test]
 fn zones_are_those_of_the_kernels_own() {
-    run(Kernel::Stable, include_str!("jobs/ublk_zoned.sh"));
+    run(Kernel::Stable, ZONED);
 }
 
 #[test]
@@ -103,7 +111,7 @@ fn the_end_of_one_disk_ends_no_other() {
 mod slow {
     use guest_rig::Kernel;
 
-    use super::{outlives_its_server, run};
+    use super::{ZONED, outlives_its_server, run};
     use crate::served::text;
 
     /// How often the server is killed.
@@ -121,7 +129,7 @@ mod slow {
 
     #[test]
     fn zones_on_a_newer_kernel_are_those_of_its_own() {
-        run(Kernel::Backports, include_str!("jobs/ublk_zoned.sh"));
+        run(Kernel::Backports, ZONED);
     }
 
     #[test]
