@@ -244,3 +244,19 @@ pub(crate) fn prefetch(line: *const u8) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = line;
 }
+
+/// The same, for a store to it.
+#[inline]
+pub(crate) fn prefetch_to_write(line: *mut u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as for `prefetch`. A processor without the instruction does nothing.
+    unsafe {
+        std::arch::asm!(
+            "prefetchw [{}]",
+            in(reg) line,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}

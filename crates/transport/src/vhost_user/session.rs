@@ -35,6 +35,9 @@ use crate::host::{ADMIN_LEN, Failed, Opening, QID, Rings, rings_len};
 
 /// Requests that one ring may take before the next one has its turn.
 const BURST: usize = 32;
+/// Requests that are given back before drivers see them: one that polls goes on with them while
+/// others are given back.
+const GROUP: u32 = 8;
 /// Messages in one poll.
 const MESSAGES: usize = 64;
 /// Rings that broke a rule of which the log tells.
@@ -239,8 +242,14 @@ impl Session {
     /// Takes completions.
     fn complete(&mut self) -> Result<bool, End> {
         let mut worked = false;
+        let mut unshown = 0;
         while let Some(cqe) = self.work.rings.take() {
             worked = true;
+            unshown += 1;
+            if unshown > GROUP {
+                unshown = 1;
+                self.show();
+            }
             match self.work.complete(&cqe, &self.view) {
                 Some(Completed::Done(done)) => self.give_back(&done),
                 Some(Completed::GoesOn) | None => {}
@@ -304,7 +313,16 @@ impl Session {
         }
     }
 
-    /// Shows drivers what was given back.
+    /// Shows drivers what was given back, without a call.
+    fn show(&mut self) {
+        for index in self.dirty.iter_from(0) {
+            if let Some(queue) = &mut self.rings[index].queue {
+                queue.show();
+            }
+        }
+    }
+
+    /// Shows drivers what was given back, and calls those that want it.
     fn publish(&mut self) {
         for index in std::mem::take(&mut self.dirty).iter_from(0) {
             let ring = &mut self.rings[index];

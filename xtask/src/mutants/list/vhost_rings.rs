@@ -194,8 +194,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "vq-used-first",
         guard: "a split request leaves the record after it was used",
         file: "crates/transport/src/vhost_user/queue/split.rs",
-        from: "self.ring.store_used_index(new);\n        self.published = new;\n        self.held -= new.wrapping_sub(old);\n        if let Some(record) = &mut self.record {\n            record.published(new);\n        }",
-        to: "self.published = new;\n        self.held -= new.wrapping_sub(old);\n        if let Some(record) = &mut self.record {\n            record.published(new);\n        }\n        self.ring.store_used_index(new);",
+        from: "self.ring.store_used_index(new);\n        self.shown = new;\n        self.held -= new.wrapping_sub(old);\n        if let Some(record) = &mut self.record {\n            record.published(new);\n        }",
+        to: "self.shown = new;\n        self.held -= new.wrapping_sub(old);\n        if let Some(record) = &mut self.record {\n            record.published(new);\n        }\n        self.ring.store_used_index(new);",
         test: ring(
             "vhost_user::queue::tests::deaths::no_death_loses_or_repeats_a_request_of_a_split_ring",
         ),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Need, Region};
 use crate::guest::address::Iova;
 use crate::guest::host::Buffer;
+use crate::sync::order;
 
 /// The bytes of a piece that [`Segment::compare`] looks at in one go.
 const COMPARE_PIECE: usize = 1024;
@@ -108,6 +109,18 @@ impl<'v> Segment<'v> {
                 .as_mut_ptr()
                 .copy_from_nonoverlapping(from, bytes.len())
         }
+    }
+
+    /// Asks for the cache line of its first byte.
+    #[inline]
+    pub fn prefetch(&self) {
+        order::prefetch(self.region.base.wrapping_add(self.offset as usize));
+    }
+
+    /// Asks for the cache line of its first byte, to which a store will come.
+    #[inline]
+    pub fn prefetch_to_write(&self) {
+        order::prefetch_to_write(self.region.base.wrapping_add(self.offset as usize));
     }
 
     /// Copies `len` bytes of `buffer` from its byte `from` on into host memory, from the segment's

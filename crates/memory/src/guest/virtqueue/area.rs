@@ -215,6 +215,22 @@ impl SharedArea {
         self.stored(at, size_of::<u16>());
     }
 
+    /// Asks for the cache line of byte `at`, where it lies inside.
+    #[inline]
+    pub(super) fn prefetch(&self, at: u32) {
+        if at < self.len {
+            order::prefetch(self.base.wrapping_add(at as usize));
+        }
+    }
+
+    /// The same, for a store to it.
+    #[inline]
+    pub(super) fn prefetch_to_write(&self, at: u32) {
+        if at < self.len {
+            order::prefetch_to_write(self.base.wrapping_add(at as usize));
+        }
+    }
+
     #[inline]
     fn record<W: RingWord>(&self, at: u32, value: W) {
         self.assert_writable();

@@ -99,6 +99,12 @@ impl PackedRing {
         }
     }
 
+    /// Asks for the cache line of a descriptor, to which a store will come. Any index will do.
+    #[inline]
+    pub fn prefetch(&self, index: u16) {
+        self.descriptors.prefetch_to_write(at(index));
+    }
+
     /// Stores identifier and length of a used descriptor. Its address stays as it is.
     ///
     /// # Panics

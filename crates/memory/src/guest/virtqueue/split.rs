@@ -129,6 +129,26 @@ impl SplitRing {
         }
     }
 
+    /// Asks for the cache lines of a chain's first three descriptors, if they lie side by side. Any
+    /// index will do.
+    #[inline]
+    pub fn prefetch_chain(&self, index: u16) {
+        let at = u32::from(index) * DESCRIPTOR;
+        self.descriptors.prefetch(at);
+        self.descriptors.prefetch(at + 2 * DESCRIPTOR);
+    }
+
+    /// Asks for the cache line of a used entry, to which a store will come. Not for that of the
+    /// index, which the driver may look at all the time. Any index will do.
+    #[inline]
+    pub fn prefetch_used(&self, index: u16) {
+        const LINE: u32 = 64;
+        let at = ENTRIES_AT + u32::from(index) * USED;
+        if at >= LINE {
+            self.used.prefetch_to_write(at);
+        }
+    }
+
     /// The index of the used ring, which only this side stores.
     #[must_use]
     pub fn used_index(&self) -> u16 {

@@ -12,6 +12,7 @@
 //!
 //! What it does NOT do: it does not know what a request is, or whether its pieces are memory.
 
+mod ahead;
 mod chain;
 mod fault;
 mod ids;
@@ -104,6 +105,13 @@ impl Queue {
     #[inline]
     pub(super) fn give_back(&mut self, head: Head, written: u32) {
         either!(&mut self.0, it => it.give_back(head, written));
+    }
+
+    /// Shows the driver what was given back, before [`Self::publish`]: a driver that looks may go on
+    /// meanwhile.
+    #[inline]
+    pub(super) fn show(&mut self) {
+        either!(&mut self.0, it => it.show());
     }
 
     /// Shows the driver what was given back. True where it is to be notified.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use memory::{DmaView, EventSuppression, Hint, PackedDescriptor, PackedRing, full_fence};
 
+use super::ahead::{prefetch, prefetch_of_table};
 use super::chain::{Chain, INDIRECT, NEXT, Tables, WRITE};
 use super::fault::RingFault;
 use super::ids::Ids;
@@ -32,6 +33,8 @@ pub(super) struct Packed {
     used: Position,
     /// Descriptors that the driver has not got back.
     held: u16,
+    /// Descriptors that it has got back since it was notified, or did not want to be.
+    shown: u16,
     /// Identifiers of the requests in flight.
     in_flight: Ids,
     /// Requests to publish, with the bytes written. Its room is the ring's size.
@@ -71,6 +74,7 @@ impl Packed {
             next,
             used,
             held: 0,
+            shown: 0,
             in_flight: Ids::new(ALL_IDS),
             done: Vec::with_capacity(size.into()),
             record: None,
@@ -149,6 +153,7 @@ impl Packed {
         };
         self.held += count;
         self.next = self.next.advanced(count, self.size);
+        self.look_ahead(count, view, tables.hint);
         let is_again = false;
         Ok(Some(Head {
             id,
@@ -156,6 +161,32 @@ impl Packed {
             slot,
             is_again,
         }))
+    }
+
+    /// Asks for what the next requests consist of, if they have as many descriptors as the last
+    /// one.
+    #[inline]
+    fn look_ahead(&self, count: u16, view: &DmaView, hint: &mut Hint) {
+        if count > self.size / 4 {
+            return;
+        }
+        let ahead = |requests: u16| self.next.advanced(requests * count, self.size);
+        let has = |at: Position| at.is_available(self.ring.flags(at.index));
+        // One that is not available is the driver's: it would have to get its line back.
+        if !has(self.next) || !has(ahead(1)) {
+            return;
+        }
+        let flags = self.ring.flags(ahead(1).index);
+        let next = self.ring.descriptor(ahead(1).index, flags).addr;
+        if flags & INDIRECT == 0 {
+            prefetch(next, view, hint);
+        } else {
+            prefetch_of_table(next, view, hint);
+            if has(ahead(2)) {
+                prefetch(self.ring.descriptor(ahead(2).index, 0).addr, view, hint);
+            }
+        }
+        self.ring.prefetch(ahead(3).index);
     }
 
     /// Takes the next request of a former back end.
@@ -206,10 +237,9 @@ impl Packed {
     }
 
     #[inline]
-    pub(super) fn publish(&mut self) -> bool {
-        let owed = std::mem::take(&mut self.owes_notification);
+    pub(super) fn show(&mut self) {
         if self.done.is_empty() {
-            return owed;
+            return;
         }
         let returned = match &mut self.record {
             Some(record) => {
@@ -228,6 +258,17 @@ impl Packed {
             None => self.publish_batch(),
         };
         self.held -= returned;
+        self.shown = self.shown.saturating_add(returned);
+    }
+
+    #[inline]
+    pub(super) fn publish(&mut self) -> bool {
+        self.show();
+        let owed = std::mem::take(&mut self.owes_notification);
+        let returned = std::mem::take(&mut self.shown);
+        if returned == 0 {
+            return owed;
+        }
         full_fence();
         self.wants_event(returned) || owed
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use memory::{DmaView, Hint, SplitRing, full_fence};
 
-use super::chain::{Tables, walk};
+use super::ahead::{prefetch, prefetch_of_table};
+use super::chain::{INDIRECT, Tables, walk};
 use super::fault::RingFault;
 use super::ids::Ids;
 use super::inflight::{Record, SplitRecord};
@@ -15,6 +16,11 @@ use super::setup::Setup;
 const NO_INTERRUPT: u16 = 1;
 const NO_NOTIFY: u16 = 1;
 
+/// Requests from the next one on whose descriptors are asked for, among them those whose first
+/// pieces or tables are, and among them those whose tables' first pieces are: another processor has
+/// just written them.
+const AHEAD: [u16; 3] = [8, 5, 3];
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Split {
@@ -22,12 +28,17 @@ pub(super) struct Split {
     size: u16,
     has_event_idx: bool,
     has_indirect: bool,
-    /// Available index of the next request.
+    /// Available index of the next request, and the driver's when it was looked at last.
     next: u16,
-    /// Used index of the next request, and as the driver has it.
+    available: u16,
+    /// Available indices before which each of [`AHEAD`] was asked for.
+    asked: [u16; 3],
+    /// Used index of the next request, as the driver has it, and as it was when the driver was
+    /// notified or did not want to be.
     used: u16,
+    shown: u16,
     published: u16,
-    /// Requests that the driver has not got back: those in flight, and those to publish.
+    /// Requests that the driver has not got back: those in flight, and those to show.
     held: u16,
     /// First descriptors of the requests in flight.
     in_flight: Ids,
@@ -61,7 +72,10 @@ impl Split {
             has_event_idx: setup.has_event_idx,
             has_indirect: setup.has_indirect,
             next,
+            available: next,
+            asked: [next; 3],
             used,
+            shown: used,
             published: used,
             held: 0,
             in_flight: Ids::new(size.into()),
@@ -77,6 +91,8 @@ impl Split {
                 // At most as many as the ring has entries.
                 split.held = left.pending.len() as u16;
                 split.next = used.wrapping_add(split.held);
+                split.available = split.next;
+                split.asked = [split.next; 3];
                 split.owes_notification = true;
             }
             split.pending = left.pending;
@@ -112,13 +128,18 @@ impl Split {
                 ..head(id)
             }));
         }
-        let ahead = self.ring.available_index().wrapping_sub(self.next);
-        if ahead == 0 {
-            return Ok(None);
+        if self.next == self.available {
+            let available = self.ring.available_index();
+            let ahead = available.wrapping_sub(self.next);
+            if ahead == 0 {
+                return Ok(None);
+            }
+            if ahead > self.size - self.held {
+                return Err(RingFault::Ahead);
+            }
+            self.available = available;
         }
-        if ahead > self.size - self.held {
-            return Err(RingFault::Ahead);
-        }
+        self.look_ahead(view, tables.hint);
         let id = self.ring.available_entry(self.next & (self.size - 1));
         if id >= self.size {
             return Err(RingFault::Index(id));
@@ -131,9 +152,37 @@ impl Split {
         if let Some(record) = &mut self.record {
             record.taken(id);
         }
+        let used = self.shown.wrapping_add(self.held);
+        self.ring.prefetch_used(used & (self.size - 1));
         self.held += 1;
         self.next = self.next.wrapping_add(1);
         Ok(Some(head(id)))
+    }
+
+    /// Asks for what the next requests consist of, so that it comes while those before are taken.
+    #[inline]
+    fn look_ahead(&mut self, view: &DmaView, hint: &mut Hint) {
+        let left = self.available.wrapping_sub(self.next);
+        for (step, ahead) in AHEAD.into_iter().enumerate() {
+            let until = self.next.wrapping_add(left.min(ahead));
+            while self.asked[step] != until {
+                let id = self
+                    .ring
+                    .available_entry(self.asked[step] & (self.size - 1));
+                self.asked[step] = self.asked[step].wrapping_add(1);
+                match step {
+                    0 => self.ring.prefetch_chain(id),
+                    _ if id >= self.size => {}
+                    1 => prefetch(self.ring.descriptor(id).addr, view, hint),
+                    _ => {
+                        let descriptor = self.ring.descriptor(id);
+                        if descriptor.flags & INDIRECT != 0 {
+                            prefetch_of_table(descriptor.addr, view, hint);
+                        }
+                    }
+                }
+            }
+        }
     }
 
     #[inline]
@@ -151,18 +200,28 @@ impl Split {
     }
 
     #[inline]
+    pub(super) fn show(&mut self) {
+        let (old, new) = (self.shown, self.used);
+        if old == new {
+            return;
+        }
+        self.ring.store_used_index(new);
+        self.shown = new;
+        self.held -= new.wrapping_sub(old);
+        if let Some(record) = &mut self.record {
+            record.published(new);
+        }
+    }
+
+    #[inline]
     pub(super) fn publish(&mut self) -> bool {
+        self.show();
         let owed = std::mem::take(&mut self.owes_notification);
         let (old, new) = (self.published, self.used);
         if old == new {
             return owed;
         }
-        self.ring.store_used_index(new);
         self.published = new;
-        self.held -= new.wrapping_sub(old);
-        if let Some(record) = &mut self.record {
-            record.published(new);
-        }
         full_fence();
         let wants = if self.has_event_idx {
             // 2.7.7.2: whether the index went past the event.
@@ -176,7 +235,9 @@ impl Split {
 
     #[inline]
     pub(super) fn has_more(&self) -> bool {
-        self.ring.available_index() != self.next || !self.pending.is_empty()
+        self.available != self.next
+            || self.ring.available_index() != self.next
+            || !self.pending.is_empty()
     }
 
     #[inline]
