@@ -18,17 +18,10 @@ const _: () = assert!(MAX_PIECES * SGL_DESCRIPTOR_SIZE as usize <= PAGE);
 /// which has a page there.
 pub(super) fn with_data(mut sqe: Sqe, data: &Data<'_>, memory: &HostMemory, list_at: usize) -> Sqe {
     let mut pieces = data.iter();
-    let page = PAGE as u64;
     let first = pieces.next();
     if let (Some((at, len)), None) = (first, pieces.next()) {
-        let in_first = page - at % page;
-        if at % 4 == 0 && u64::from(len) <= in_first + page {
-            sqe.prp1 = at;
-            sqe.prp2 = if u64::from(len) > in_first {
-                at + in_first
-            } else {
-                0
-            };
+        if let Some((prp1, prp2)) = prps(at, len) {
+            (sqe.prp1, sqe.prp2) = (prp1, prp2);
             return sqe;
         }
         sqe.flags.set_psdt(Psdt::SGL_METADATA_BUFFER);
@@ -43,4 +36,16 @@ pub(super) fn with_data(mut sqe: Sqe, data: &Data<'_>, memory: &HostMemory, list
     let at = BASE + list_at as u64;
     sqe.set_sgl1(SglDescriptor::new(SglDescriptorType::LAST_SEGMENT, at, len));
     sqe
+}
+
+/// The two PRP entries for a piece, where they can describe it.
+#[inline]
+pub(super) fn prps(at: u64, len: u32) -> Option<(u64, u64)> {
+    let page = PAGE as u64;
+    let (len, in_first) = (u64::from(len), page - at % page);
+    if !at.is_multiple_of(4) || len > in_first + page {
+        return None;
+    }
+    let second = if len > in_first { at + in_first } else { 0 };
+    Some((at, second))
 }

@@ -4,7 +4,7 @@
 //! device reads, the outcome the last one that it writes, and the data are what lies between.
 
 use memory::{DmaView, Hint, Iova, Need};
-use vhost_user::block::{HEADER_LEN, RequestHeader};
+use vhost_user::block::{HEADER_LEN, RequestHeader, RequestType};
 
 use super::queue::Piece;
 use crate::host::BASE;
@@ -103,16 +103,55 @@ pub(super) struct Request<'p> {
     pub(super) written: u32,
 }
 
+/// A read or write as nearly every driver describes it: header, data and outcome in a piece each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plain {
+    pub(super) is_write: bool,
+    pub(super) sector: u64,
+    /// Address and length of the data, which are not empty.
+    pub(super) at: u64,
+    pub(super) len: u32,
+    /// Address of the outcome.
+    pub(super) outcome_at: u64,
+}
+
+impl Plain {
+    /// Reads a request. `None` where it is another one, or none: see [`Request::parse`].
+    #[inline]
+    pub(super) fn parse(pieces: &[Piece], view: &DmaView, hint: &mut Hint) -> Option<Self> {
+        let [first, data, last] = pieces else {
+            return None;
+        };
+        let has_shape = first.len == HEADER_LEN as u32 && last.len == 1 && data.len > 0;
+        let has_directions = !first.is_writable && last.is_writable;
+        if !(has_shape && has_directions && pieces.iter().all(is_guests)) {
+            return None;
+        }
+        let header = RequestHeader::parse(&header(pieces, view, hint)?);
+        let is_write = !data.is_writable;
+        let kind = if is_write {
+            RequestType::OUT
+        } else {
+            RequestType::IN
+        };
+        if header.kind != kind {
+            return None;
+        }
+        prefetch_outcome(last.at, view, hint);
+        Some(Self {
+            is_write,
+            sector: header.sector,
+            at: data.at,
+            len: data.len,
+            outcome_at: last.at,
+        })
+    }
+}
+
 impl<'p> Request<'p> {
     /// Reads a request. `None` where it has no whole header or no place for its outcome, or where a
     /// piece lies outside of what a guest has.
     pub(super) fn parse(pieces: &'p [Piece], view: &DmaView, hint: &mut Hint) -> Option<Self> {
-        let is_guests = |piece: &Piece| {
-            piece
-                .at
-                .checked_add(piece.len.into())
-                .is_some_and(|end| end <= BASE)
-        };
         if !pieces.iter().all(is_guests) {
             return None;
         }
@@ -121,20 +160,50 @@ impl<'p> Request<'p> {
         let sum = |pieces: &[Piece]| pieces.iter().map(|piece| u64::from(piece.len)).sum::<u64>();
         let (readable, writable) = (sum(out), sum(into));
         let data_len = readable.checked_sub(HEADER_LEN as u64)?;
-        let mut header = [0; HEADER_LEN];
-        let is_read = Data::new(out, 0, HEADER_LEN as u64).read(view, hint, &mut header);
+        let header = header(out, view, hint)?;
         let last = into.iter().rfind(|piece| piece.len > 0)?;
-        if !is_read {
-            return None;
-        }
+        let outcome_at = last.at + u64::from(last.len) - 1;
+        prefetch_outcome(outcome_at, view, hint);
         Some(Self {
             header: RequestHeader::parse(&header),
             out: Data::new(out, HEADER_LEN as u64, data_len),
             into: Data::new(into, 0, writable - 1),
-            outcome_at: last.at + u64::from(last.len) - 1,
+            outcome_at,
             written: u32::try_from(writable).ok()?,
         })
     }
+}
+
+/// Whether a piece lies in what a guest has.
+#[inline]
+fn is_guests(piece: &Piece) -> bool {
+    let end = piece.at.checked_add(piece.len.into());
+    end.is_some_and(|end| end <= BASE)
+}
+
+/// Asks for the cache line of an outcome: the store to it comes before those that end the request.
+#[inline]
+fn prefetch_outcome(at: u64, view: &DmaView, hint: &mut Hint) {
+    if let Ok(outcome) = view.translate(hint, Iova(at), 1, Need::DeviceWrites) {
+        outcome.prefetch_to_write();
+    }
+}
+
+/// Copies the header of a request out. `None` where it is not mapped.
+#[inline]
+fn header(out: &[Piece], view: &DmaView, hint: &mut Hint) -> Option<[u8; HEADER_LEN]> {
+    let mut header = [0; HEADER_LEN];
+    // Nearly every driver has a piece for it.
+    if let Some(first) = out.first()
+        && first.len == HEADER_LEN as u32
+        && let Ok(segment) = view.translate(hint, Iova(first.at), first.len, Need::DeviceReads)
+        && segment.len() == first.len
+    {
+        segment.read_into(0, &mut header);
+        return Some(header);
+    }
+    let all = Data::new(out, 0, HEADER_LEN as u64);
+    all.read(view, hint, &mut header).then_some(header)
 }
 
 #[cfg(test)]

@@ -5,18 +5,18 @@
 //! that, so that no descriptor of the driver is read twice.
 
 use arrayvec::ArrayVec;
-use memory::{Buffer, DmaView, Hint, HostMemory};
+use memory::{Buffer, DmaView, Hint, HostMemory, Iova, Need};
 use nvme_spec::command::DsmRange;
-use nvme_spec::{Cqe, Status};
+use nvme_spec::{Cqe, Sqe, Status};
 use vhost_user::block::{ID_LEN, Outcome, RANGE_LEN, Range, RequestType, SECTOR};
 use vhost_user::zones::{APPEND_SECTOR_LEN, REPORT_UNIT};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::config::MAX_RANGES;
 use super::disk::{CHUNK, Disk};
-use super::entry::with_data;
+use super::entry::{prps, with_data};
 use super::queue::{Head, MAX_PIECES, Piece, Pieces};
-use super::request::{Data, Request};
+use super::request::{Data, Plain, Request};
 use super::zones::{REPORTED, action, outcome, pass_on, write_header};
 use crate::host::{Blocks, Entries, PAGE, Rings, Zones};
 
@@ -187,7 +187,56 @@ impl Work {
     }
 
     /// Begins with a request, for which there is room. One that is done at once is returned.
+    #[inline]
     pub(super) fn begin(&mut self, whose: Whose, pieces: &Pieces, view: &DmaView) -> Option<Done> {
+        if self.zones.is_none()
+            && let Some(plain) = Plain::parse(pieces, view, &mut self.hint)
+            && self.begin_plain(whose, &plain)
+        {
+            return None;
+        }
+        self.begin_any(whose, pieces, view)
+    }
+
+    /// Begins with a plain request of one command whose data PRPs can describe. Otherwise it does
+    /// nothing, and returns false.
+    #[inline]
+    fn begin_plain(&mut self, whose: Whose, plain: &Plain) -> bool {
+        let len = u64::from(plain.len);
+        let Ok((slba, count)) = self.blocks(plain.sector, len) else {
+            return false;
+        };
+        // A command has at least as many bytes as two entries can describe.
+        let Some((prp1, prp2)) = prps(plain.at, plain.len) else {
+            return false;
+        };
+        let written = if plain.is_write { 1 } else { plain.len + 1 };
+        let slot = self.take(Task {
+            whose,
+            outcome_at: plain.outcome_at,
+            written,
+            kind: Kind::Other,
+            slba: 0,
+            blocks: 0,
+            at: 0,
+            pieces: 0,
+        });
+        let (entries, blocks) = (self.entries(slot), Blocks { slba, count });
+        let entry = if plain.is_write {
+            entries.write(blocks, self.is_writethrough)
+        } else {
+            entries.read(blocks)
+        };
+        self.rings.store(&Sqe {
+            prp1,
+            prp2,
+            ..entry
+        });
+        true
+    }
+
+    /// Begins with a request of any kind.
+    fn begin_any(&mut self, whose: Whose, pieces: &Pieces, view: &DmaView) -> Option<Done> {
         let request = Request::parse(pieces, view, &mut self.hint);
         let Some(request) = request else {
             // It has no place for an outcome.
@@ -584,13 +633,11 @@ impl Work {
     }
 
     /// Writes an outcome where the driver looks for it. Without its memory there is none.
+    #[inline]
     fn note(&mut self, at: u64, outcome: Outcome, view: &DmaView) {
-        let place = [Piece {
-            at,
-            len: 1,
-            is_writable: true,
-        }];
-        Data::new(&place, 0, 1).write(view, &mut self.hint, &[outcome.0]);
+        if let Ok(place) = view.translate(&mut self.hint, Iova(at), 1, Need::DeviceWrites) {
+            place.write_from(0, &[outcome.0]);
+        }
     }
 
     /// Takes a slot: there is one.

@@ -269,12 +269,29 @@ fn writes_are_stable_for_a_driver_that_cannot_flush() {
         rig.with(|server| server.medium(|it| it.stable.clear()));
         disk.write(0, &[1; 200 << 10]).unwrap();
         disk.write_zeroes(&[range(0, 8, true)]).unwrap();
+        disk.write(8, &[1; 4096]).unwrap();
         let stable = rig.with(|server| server.medium(|it| std::mem::take(&mut it.stable)));
-        assert_eq!(stable, [fua; 5]);
+        assert_eq!(stable, [fua; 6]);
         disk.flush().unwrap();
         let stable = rig.with(|server| server.medium(|it| std::mem::take(&mut it.stable)));
         assert_eq!(stable, [true]);
     }
+}
+
+/// 5.2.6: the type says what a request does, and not in which direction its pieces are.
+#[test]
+fn a_request_does_what_its_header_says() {
+    let rig = Rig::new(Shape::default());
+    let mut disk = rig.connect(Options::default());
+    disk.write(8, &[3; 4096]).unwrap();
+    // A read that has only data to read from, and a write that has only room.
+    for request in [other(0, 8, &[7; 4096], 0), other(1, 8, &[], 4096)] {
+        rig.with(|server| server.medium(|it| it.asked.clear()));
+        run(&mut disk, &request);
+        let asked = rig.with(|server| server.medium(|it| std::mem::take(&mut it.asked)));
+        assert_eq!(asked, [], "{request:?}");
+    }
+    assert!(disk.read(8, 4096).unwrap() == [3; 4096]);
 }
 
 #[test]
