@@ -78,7 +78,8 @@ impl Disk<'_> {
         let path = in_option(self.socket);
         let mut options = qemu::shared_memory(memory_bytes);
         if self.is_zoned {
-            // Its device for virtio disks hides zones. The one for any device does not connect again.
+            // Its device for virtio disks hides zones. The one for any device does not connect
+            // again.
             options.push(["-chardev".to_owned(), format!("socket,id={id},path={path}")]);
             options.push([
                 "-device".to_owned(),
@@ -229,7 +230,8 @@ mod tests {
             ..disk("/run/a,b.sock")
         };
         let options = zoned.qemu_options(4 << 30, of(11, 1));
-        // VIRTIO 1.3: a block device is 2 (5.2.1), and its configuration space has 96 bytes (5.2.4).
+        // VIRTIO 1.3: a block device is 2 (5.2.1), and its configuration space has 96 bytes
+        // (5.2.4).
         let expected = [
             ["-chardev", "socket,id=nvmirage-vm-1,path=/run/a,,b.sock"],
             [

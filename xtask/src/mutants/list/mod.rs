@@ -57,6 +57,7 @@ mod ublk_session;
 mod vhost_codec;
 mod vhost_rings;
 mod vhost_session;
+mod vhost_zones;
 mod wear;
 mod written;
 mod zones;
@@ -121,6 +122,7 @@ const ALL: &[&[Mutation]] = &[
     vhost_codec::MUTATIONS,
     vhost_rings::MUTATIONS,
     vhost_session::MUTATIONS,
+    vhost_zones::MUTATIONS,
     wear::MUTATIONS,
     written::MUTATIONS,
     zones::MUTATIONS,

@@ -188,8 +188,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "ublk-fua",
         guard: "a write with FUA is on stable media when it is done",
         file: "crates/transport/src/ublk/work.rs",
-        from: "entries.write(blocks, len.into(), flags.fua())",
-        to: "entries.write(blocks, len.into(), false)",
+        from: "entries.write(blocks, flags.fua())",
+        to: "entries.write(blocks, false)",
         test: session("ublk::requests::flags_are_those_of_the_commands"),
     },
     Mutation {
@@ -243,17 +243,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "ublk-full-zone",
         guard: "the write pointer of a full zone is its end",
-        file: "crates/transport/src/ublk/zones.rs",
-        from: "ZoneState::FULL => start + len,",
+        file: "crates/transport/src/host/zones.rs",
+        from: "ZoneState::FULL => start + sectors(zone_blocks),",
         to: "ZoneState::FULL => start,",
         test: session("ublk::zones::zones_open_close_finish_and_reset"),
     },
     Mutation {
         name: "ublk-append-limit",
         guard: "appends are no longer than the namespace takes",
-        file: "crates/transport/src/ublk/disk.rs",
+        file: "crates/transport/src/host/zones.rs",
         from: "(PAGE as u64) << zasl.min(32)",
-        to: "u64::from(MAX_IO) << zasl.min(1)",
+        to: "longest << zasl.min(1)",
         test: session("ublk::zones::a_zoned_disk_has_the_limits_of_its_namespace"),
     },
     Mutation {

@@ -124,7 +124,7 @@ fn the_configuration_space_has_the_limits_of_the_namespace() {
                 max_transfer,
                 ..shape(shift)
             });
-            let disk = rig.connect(Options::default());
+            let mut disk = rig.connect(Options::default());
             let (offered, space) = (disk.offered(), disk.config());
             assert_ne!(offered & feature::ZONED, 0);
             // 5.2.5.1: a driver must not have discard with host-managed zones.
@@ -142,6 +142,11 @@ fn the_configuration_space_has_the_limits_of_the_namespace() {
             assert_eq!(space[config::ZONED + 20..], [1, 0, 0, 0]);
             assert_eq!(disk.capacity(), LEN / 512);
             assert_eq!(disk.status().unwrap() & FEATURES_OK, FEATURES_OK);
+            let (longest, block) = (longest as usize * 512, 1 << shift);
+            let done = run(&mut disk, &append(0, &vec![1; longest + block]));
+            assert_eq!(done.status, status::ZONE_INVALID_CMD);
+            let done = run(&mut disk, &append(0, &vec![1; longest]));
+            assert_eq!(written_at(&done), 0);
         }
     }
 }
@@ -508,7 +513,7 @@ fn what_was_in_flight_at_a_death_is_not_written_twice() {
             is_packed,
             ..Options::default()
         });
-        // The medium executes commands, and says nothing of it.
+        // The medium executes commands, and completes none.
         rig.with(|server| server.medium(|it| it.delays = true));
         let write = |sector, byte| Request::Write {
             sector,
