@@ -6,6 +6,8 @@
 //! reply, a request that is lost in the session, memory of the guest that changes and was not
 //! shared, a controller that does not stop.
 
+mod program;
+
 use std::collections::VecDeque;
 use std::io::{IoSlice, Read as _};
 use std::mem::MaybeUninit;
@@ -13,17 +15,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use arbitrary::Arbitrary;
 use controller::{Controller, ControllerConfig, DoorbellMode, Fabrics, Interface};
 use engine::{ControllerSlot, SubsystemSlot};
-use media::{Medium, MediumKind, MediumSpec};
+use media::{Medium, MediumKind, MediumSpec, ZoneSpec};
 use memory::{DoorbellPages, EventFd, HostMemory};
-use port::namespace::Namespace;
+use port::namespace::{CommandSet, Namespace};
 use port::{ChannelId, MediumTraits};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use subsystem::{Allocated, Change, ControllerSet, Operation, OperatorRequest, Requester, Step};
 use transport::vhost_user::{QUEUE_DEPTH, QUEUES, Session, disk};
 
+pub(crate) use self::program::Program;
+use self::program::{Action, Descriptor};
 use crate::gate::{GATED_MAX, Gate, Gated};
 use crate::rig::{FuzzChannel, Rig};
 
@@ -47,100 +50,17 @@ const CONNECTIONS_MAX: usize = 4;
 /// Polls after which a session has nothing to do without its front end.
 const POLLS_MAX: usize = 4000;
 
-#[derive(Arbitrary, Debug)]
-pub(crate) struct Program {
-    large_blocks: bool,
-    is_packed: bool,
-    /// Whether rings run before the steps, and with which features.
-    starts: Option<(u16, u8)>,
-    steps: Vec<Action>,
-}
-
-#[derive(Arbitrary, Debug)]
-enum Action {
-    /// A request, nearly right.
-    Request {
-        ring: u8,
-        kind: u8,
-        sector: u64,
-        pieces: Vec<(u16, u16)>,
-        is_indirect: bool,
-    },
-    /// What a front end sends for a ring to run.
-    Setup {
-        features: u16,
-        rings: u8,
-    },
-    /// Any message.
-    Message {
-        request: u8,
-        flags: u8,
-        body: Vec<u8>,
-        fds: Vec<Descriptor>,
-    },
-    /// One with a number of a ring.
-    Number {
-        request: u8,
-        ring: u8,
-        num: u32,
-    },
-    /// A region of memory that is added or removed.
-    Region {
-        adds: bool,
-        at: u8,
-        pages: u8,
-        place: u8,
-        fd: Descriptor,
-    },
-    /// Where a ring lies.
-    Place {
-        ring: u8,
-        parts: [u16; 3],
-    },
-    /// Memory for what is in flight: made, and given back, as it was or changed.
-    Inflight {
-        queues: u8,
-        entries: u16,
-        changes: Option<(u16, u8)>,
-    },
-    Raw(Vec<u8>),
-    /// Bytes in the guest's memory.
-    Store {
-        at: u16,
-        bytes: Vec<u8>,
-    },
-    /// Entries that are made available without a request.
-    Ahead {
-        ring: u8,
-        count: u16,
-    },
-    Kick,
-    Turns(u8),
-    Seconds(u8),
-    Closed(bool),
-    Release {
-        count: u8,
-        newest: bool,
-    },
-    Fails(u8),
-    Namespace(u8),
-    /// The front end reads nothing, or everything again.
-    Reads(bool),
-    /// The back end ends, and the front end connects again.
-    Reconnect,
-}
-
-/// What a front end sends beside a message.
-#[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
-enum Descriptor {
-    Memory,
-    Event,
-    Socket,
-    Short,
-}
-
 /// Types of requests: reads, writes, flushes, identifiers, ranges, and some that there are not.
 const KINDS: [u8; 16] = [0, 1, 0, 1, 4, 8, 11, 13, 0, 1, 1, 4, 13, 11, 5, 255];
+/// The same of a device that erases, and of one with zones: appends, reports and changes of zones.
+const ERASING_KINDS: [u8; 16] = [0, 1, 0, 14, 4, 8, 11, 13, 0, 1, 14, 4, 13, 11, 14, 15];
+const ZONED_KINDS: [u8; 16] = [0, 1, 15, 16, 15, 16, 18, 20, 22, 24, 26, 15, 1, 4, 14, 17];
+/// Bits of the features of a program that no feature has.
+const WITH_ZONES: u16 = 4;
+const WITHOUT_ZONED: u16 = 8;
+const WITH_ERASE: u16 = 16;
+/// Bytes of a zone.
+const ZONE: u64 = 8 << 10;
 
 /// The driver's side of a ring.
 #[derive(Clone, Copy, Default)]
@@ -157,6 +77,7 @@ struct World {
     traits: MediumTraits,
     lba_shift: u8,
     is_packed: bool,
+    set: Option<Arc<dyn CommandSet>>,
     memory: HostMemory,
     ram: memory::Buffer,
     event: EventFd,
@@ -175,7 +96,23 @@ struct World {
 impl World {
     fn new(program: &Program) -> Self {
         let mut rig = Rig::new(DoorbellMode::Trapped);
-        let kind = MediumKind::Ram { size: SIZE };
+        let features = program.starts.map_or(0, |(features, _)| features);
+        let ram = MediumKind::Ram { size: SIZE };
+        let kind = if features & WITH_ZONES != 0 {
+            let zones = ZoneSpec {
+                zone_size: ZONE,
+                zone_capacity: ZONE / 2,
+                max_open: 3,
+                max_active: 4,
+                descriptor_extension: 0,
+                append_limit: 8192,
+                random: None,
+            };
+            let of = Box::new(ram);
+            MediumKind::Zoned { of, zones }
+        } else {
+            ram
+        };
         let medium = Medium::open(&MediumSpec { kind }).unwrap();
         let gate = Gate::default();
         let channel = Gated::new(medium.channel(64).unwrap(), gate.clone());
@@ -190,7 +127,11 @@ impl World {
             rig,
             gate,
             subsystem,
-            traits: medium.traits(),
+            traits: MediumTraits {
+                erases: features & WITH_ERASE != 0,
+                ..medium.traits()
+            },
+            set: medium.set(),
             lba_shift: if program.large_blocks { 12 } else { 9 },
             is_packed: program.is_packed,
             memory,
@@ -224,7 +165,7 @@ impl World {
             eui64: [3; 8],
             traits: self.traits,
             restrictions: None,
-            set: None,
+            set: self.set.clone(),
         }
     }
 
@@ -253,15 +194,16 @@ impl World {
             ..entrance.config().clone()
         };
         let doorbells = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
+        let id = entrance.id();
         let subsystem = self.rig.engine.subsystem_mut(self.subsystem).unwrap();
+        let mut named = subsystem.named(id).into_iter();
+        let found = named
+            .find(|(_, it)| it.nsid == NSID)
+            .and_then(|(_, it)| disk(&it, "s"));
         let controller = Controller::new(config, doorbells, subsystem).unwrap();
         let slot = self.rig.engine.add_controller(controller, self.subsystem);
         let now = self.rig.now();
         let controller = self.rig.engine.controller_mut(slot).unwrap();
-        let found = controller
-            .namespaces()
-            .get(NSID)
-            .and_then(|it| disk(it, "s"));
         let Some(disk) = found else {
             controller.function_reset();
             self.leaving = Some(slot);
@@ -402,7 +344,13 @@ impl World {
     fn setup(&mut self, features: u16, rings: u8) {
         // The protocol, version 1, and any of flush, discard and zeroes, tables, event index.
         let chosen = u64::from(features);
-        let mut agreed = 1 << 30 | 1 << 32 | chosen & 0x6200 | (chosen & 3) << 28;
+        let mut agreed = 1 << 30 | 1 << 32 | (chosen & 3) << 28;
+        if self.set.is_some() {
+            let is_zoned = features & WITHOUT_ZONED == 0;
+            agreed |= chosen & 0x200 | u64::from(is_zoned) << 17;
+        } else {
+            agreed |= chosen & 0x6200 | u64::from(self.traits.erases) << 16;
+        }
         agreed |= u64::from(self.is_packed) << 34;
         self.say(16, &[0x1_b229], &[]);
         self.say(2, &[agreed], &[]);
@@ -433,22 +381,36 @@ impl World {
         let base = ring * 3 * PAGE;
         let header = 9 * PAGE;
         let mut bytes = [0; 16];
-        let kind = KINDS[usize::from(kind % 16)];
+        let kinds = match (&self.set, self.traits.erases) {
+            (Some(_), _) => &ZONED_KINDS,
+            (None, true) => &ERASING_KINDS,
+            (None, false) => &KINDS,
+        };
+        let kind = kinds[usize::from(kind % 16)];
         bytes[0] = kind;
         // Most requests are on the disk, and have whole blocks.
         let is_wild = sector >> 56 == 0xff;
-        let sector = if is_wild { sector } else { sector % 2200 };
+        let mut sector = if is_wild { sector } else { sector % 2200 };
+        if !is_wild && matches!(kind, 15 | 18..) {
+            sector -= sector % (ZONE / 512);
+        }
         bytes[8..].copy_from_slice(&sector.to_le_bytes());
         self.ram.write_from(header, &bytes);
         let mut chain = vec![(GUEST + header as u64, 16, 0)];
-        let is_written = matches!(kind, 0 | 8);
-        let unit = if matches!(kind, 11 | 13) { 16 } else { 512 };
+        let is_written = matches!(kind, 0 | 8 | 16);
+        let unit = match kind {
+            11 | 13 | 14 => 16,
+            16 => 64,
+            _ => 512,
+        };
         for (at, len) in pieces.iter().take(20) {
             let flags = if is_written { 2u16 } else { 0 };
             let len = if is_wild { *len } else { len % 20 * unit };
             chain.push((GUEST + u64::from(*at), u32::from(len), flags));
         }
-        chain.push((GUEST + header as u64 + 64, 1, 2));
+        // An append has room for its sector there.
+        let outcome = if kind == 15 { 9 } else { 1 };
+        chain.push((GUEST + header as u64 + 64, outcome, 2));
         let side = &mut self.sides[ring];
         let is_packed = self.is_packed;
         if is_indirect {
