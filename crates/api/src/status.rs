@@ -447,6 +447,10 @@ pub struct Upgrading {
     pub pid: u32,
     /// Version of the program that takes over.
     pub version: String,
+    /// Block devices of ublk that are not quiet, each with the reason: the other program gets their
+    /// requests in flight again, or they end with this process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_quiesced: Vec<String>,
 }
 
 /// Server that is stopping.

@@ -292,12 +292,13 @@ impl Control {
         updated.map(drop)
     }
 
-    /// Has the requests of a disk wait, and those that its server has end, so that none is given to
-    /// the next server again (Linux 6.16, [`Features::quiesce`]). Waits at most `bound`, in whole
-    /// milliseconds.
+    /// Has new requests of a disk wait, and takes tags without a request away from its server
+    /// (Linux 6.16, [`Features::quiesce`]). A tag whose request is committed later is taken away by
+    /// the next call. Where all tags of a queue have requests it waits for one of them, at most
+    /// `bound`, in whole milliseconds.
     ///
     /// # Errors
-    /// `EBUSY`: the server did not commit what it had.
+    /// `EBUSY`: the server did not commit any; new requests wait all the same.
     pub fn quiesce(&mut self, id: u32, bound: Duration) -> Result<(), Error> {
         // 0 would be no bound for the driver.
         let data = bound.as_millis().try_into().unwrap_or(u64::MAX).max(1);

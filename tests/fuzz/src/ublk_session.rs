@@ -255,7 +255,8 @@ impl World {
             forget(&mut self.model, &flight);
         }
         let ends = self.news.try_iter();
-        let ends = ends.filter(|news| matches!(news, News::Ended(_))).count();
+        let ends = ends.filter(|news| matches!(news, News::Ended(_) | News::Stopped));
+        let ends = ends.count();
         assert_eq!(ends, 1, "an end is reported once");
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use api::ProcessStatus;
+use terminal::progress;
 
 use super::parse::Control;
 use crate::{Address, requests};
@@ -56,6 +57,9 @@ impl Upgrade {
         let socket = self.control.to_change()?;
         let before = requests::process(&socket)?;
         let upgrading = requests::upgrade(&socket, &program)?;
+        for device in &upgrading.not_quiesced {
+            progress::note(&format!("warning: not quiesced: {device}"));
+        }
         let now = next_process(&socket, &before)?;
         let Some(ended) = &now.before else {
             bail!("the server was started again, without its hosts: see its log");

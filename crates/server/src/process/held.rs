@@ -39,6 +39,7 @@ pub(super) fn begin(supervisor: &Arc<Supervisor>, holder: &Arc<Holder>) -> anyho
     }
     supervisor.release()?;
     holder.ready()?;
+    supervisor.take_over_block_devices();
     let (supervisor, holder) = (supervisor.clone(), holder.clone());
     std::thread::Builder::new()
         .name("holder".into())

@@ -161,7 +161,7 @@ impl State {
     }
 
     /// Counters of the hosts over NVMe/TCP, NBD, vhost-user-blk and ublk, by controller.
-    fn network_counts(&self) -> anyhow::Result<BTreeMap<String, NetworkCounts>> {
+    pub(super) fn network_counts(&self) -> anyhow::Result<BTreeMap<String, NetworkCounts>> {
         let mut all = BTreeMap::new();
         for (at, reactor) in self.reactors.iter().enumerate() {
             let here = || {

@@ -71,6 +71,12 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Takes over the block devices of a former process. The holder knows that this one serves: it
+    /// does not replace it by the program before.
+    pub(crate) fn take_over_block_devices(&self) {
+        self.lock().resume_block_devices();
+    }
+
     /// Has another program wait to take the place of this process, and the queues fetch no more.
     /// When this returns, no command is in flight: [`Self::hand_over`] follows.
     pub(crate) fn prepare_upgrade(&self, request: &UpgradeRequest) -> Result<Upgrading, Refusal> {
@@ -91,16 +97,20 @@ impl Supervisor {
         let version = prepared.map_err(|error| Refusal::conflict(error.to_string()))?;
         // Not with the queues paused: guests are not to wait for hosts over a network.
         let parted = self.part();
+        // The queues of block devices complete what they have, so that they are not paused, either.
+        let not_quiesced = self.quiesce_block_devices();
         let state = self.lock();
         let quiet = parted.and_then(|()| quieten(&state.reactors));
         if let Err(error) = quiet {
             // The first error is the one to report.
             let _ = set_paused(&state.reactors, false);
+            state.resume_block_devices();
             return Err(Refusal::failed(&error));
         }
         Ok(Upgrading {
             pid: std::process::id(),
             version,
+            not_quiesced,
         })
     }
 
@@ -127,14 +137,17 @@ impl Supervisor {
         };
         // No command changes them any more.
         state.checkpoints.save_all(SAVE);
+        state.log_block_devices();
         drop(state);
         let Err(error) = holder.hand_over() else {
             return;
         };
         tracing::error!("the other program does not take over: {error}");
-        if let Err(error) = set_paused(&self.lock().reactors, false) {
+        let state = self.lock();
+        if let Err(error) = set_paused(&state.reactors, false) {
             tracing::error!("{error:#}");
         }
+        state.resume_block_devices();
     }
 }
 

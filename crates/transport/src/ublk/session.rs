@@ -49,7 +49,9 @@ pub enum News {
     Fetched,
     /// The namespace has another size now, in sectors.
     Resized(u64),
-    /// The session has ended, and its device has no server.
+    /// The driver has taken all tags away: the session has ended, and has completed all requests.
+    Stopped,
+    /// The session has ended for another reason, and its device has no server.
     Ended(String),
     /// The server, and not a session, has something to ask.
     Asked,
@@ -371,7 +373,10 @@ impl<R: Requests> Session<R> {
 
     fn tell_of(&mut self, end: &End) {
         if !std::mem::replace(&mut self.is_told, true) {
-            self.tell(News::Ended(end.to_string()));
+            self.tell(match end {
+                End::Stopped => News::Stopped,
+                end => News::Ended(end.to_string()),
+            });
         }
     }
 

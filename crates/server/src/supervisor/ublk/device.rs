@@ -23,7 +23,9 @@ const NOTICE: Duration = Duration::from_secs(10);
 const LATE_NOTICE: Duration = Duration::from_secs(100);
 /// Pause between two looks at that.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long a disk may take to stop, to be deleted or to become quiet.
+/// How long one command to quiesce a disk may wait in the kernel. It is repeated.
+const QUIESCE: Duration = Duration::from_millis(200);
+/// How long a disk may take to stop, or to be deleted.
 const END: Duration = Duration::from_secs(10);
 
 /// Devices of this process, by the kernel's control device.
@@ -260,18 +262,14 @@ impl Devices {
         true
     }
 
-    /// Has the requests of a disk wait for the next server. Those in flight are not
-    /// executed again, where the kernel supports that.
-    pub(super) fn quiesce(&mut self, id: u32) {
-        if !self.features.quiesce() {
-            return;
-        }
-        if let Err(error) = self.control.quiesce(id, END / 2) {
-            tracing::warn!(
-                "{} does not become quiet, requests in flight are done again: {error}",
-                path_of_disk(id)
-            );
-        }
+    /// Has new requests of a disk wait in the kernel, and takes tags without a request away from
+    /// its session. Where tags have requests, this is to be repeated after those have completed:
+    /// the session ends with the last tag.
+    ///
+    /// # Errors
+    /// The kernel's; `EBUSY` where all tags of a queue have requests.
+    pub(super) fn quiesce(&mut self, id: u32) -> Result<(), ublk::Error> {
+        self.control.quiesce(id, QUIESCE)
     }
 
     /// Deletes a device. Data that programs have written to its disk is written before.

@@ -4,6 +4,7 @@
 //! ```text
 //! waits for a namespace -> device found or added -> at the reactor -> live -> left or deleted
 //!            ^-------------------------- its session has ended <-------'
+//!                         ^--- another process has not taken over <--- quiet
 //! ```
 
 use std::sync::atomic::AtomicBool;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use reactor::devices::Devices as Reactor;
 use reactor::message::NewDevice;
-use transport::ublk::News;
+use transport::ublk::{End, News};
 use ublk::path_of_disk;
 
 use super::device::{Devices, Found, Wanted, is_taken};
@@ -29,6 +30,10 @@ const FETCH: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_secs(1);
 /// How long a device may take to be left or deleted.
 const LEAVE: Duration = Duration::from_secs(40);
+/// How long requests in flight may take where a disk is left to the next server.
+const QUIET: Duration = Duration::from_secs(5);
+/// Pause between two commands to quiesce a disk.
+const SETTLE: Duration = Duration::from_millis(2);
 
 /// Outcome for the device when its thread ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +60,14 @@ struct Shared {
     leave: Mutex<Option<Leave>>,
     /// See [`Wanted::lasts`]: of the next device.
     lasts: AtomicBool,
+    quiet: Mutex<Option<Quiet>>,
+}
+
+/// The device is to have no request here, as another process is about to take it over.
+#[derive(Debug, Default)]
+struct Quiet {
+    /// Where the outcome goes, until it is known.
+    outcome: Option<SyncSender<Result<(), String>>>,
 }
 
 /// A device and its thread.
@@ -76,30 +89,43 @@ struct Work {
     shared: Arc<Shared>,
     sender: Sender<News>,
     news: Receiver<News>,
+    /// The kernel can quiesce the device that is served.
+    can_be_quiet: bool,
+    /// The device whose requests wait in the kernel.
+    quiet: Option<u32>,
 }
 
 /// How a disk has ended.
 enum Ended {
     /// Its session has.
     Session(String),
+    /// It is quiet: its requests wait in the kernel.
+    Quiet,
     /// The server asks for it.
     Asked(Leave),
 }
 
 impl Keeper {
     /// Makes the device of a controller that its reactor has, or takes it over. Without a namespace
-    /// the device comes when there is one.
+    /// the device comes when there is one. `is_quiet`: it begins with [`Self::resume`].
     ///
     /// # Errors
     /// There is no driver, or it refuses the device.
-    pub(super) fn start(name: &str, reactor: Reactor, wanted: Wanted) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        name: &str,
+        reactor: Reactor,
+        wanted: Wanted,
+        is_quiet: bool,
+    ) -> anyhow::Result<Self> {
         let devices = Devices::open()?;
         let shared = Arc::new(Shared {
             lasts: wanted.lasts.into(),
+            quiet: Mutex::new(is_quiet.then(Quiet::default)),
             ..Shared::default()
         });
         let (sender, news) = channel();
         let (first, result) = sync_channel(1);
+        let first = (!is_quiet).then_some(first);
         let (end, ended) = sync_channel::<()>(0);
         let work = Work {
             name: name.to_owned(),
@@ -109,6 +135,8 @@ impl Keeper {
             shared: shared.clone(),
             sender: sender.clone(),
             news,
+            can_be_quiet: false,
+            quiet: None,
         };
         let thread = std::thread::Builder::new()
             .name("nvmirage-ublk".to_owned())
@@ -123,6 +151,9 @@ impl Keeper {
             ended,
             thread: Some(thread),
         };
+        if is_quiet {
+            return Ok(keeper);
+        }
         match result.recv_timeout(FIRST) {
             Ok(Ok(())) | Err(RecvTimeoutError::Timeout) => Ok(keeper),
             Ok(Err(error)) => Err(error),
@@ -144,6 +175,25 @@ impl Keeper {
     /// See [`Wanted::lasts`]: of the next device.
     pub(super) fn set_lasts(&self, lasts: bool) {
         self.shared.lasts.store(lasts, Relaxed);
+    }
+
+    /// Has the device complete its requests and take no others, which wait in the kernel for
+    /// another process. What comes of that, or why it cannot; [`Self::resume`] reverses it.
+    pub(super) fn quiesce(&self) -> Receiver<Result<(), String>> {
+        let (sender, outcome) = sync_channel(1);
+        *lock(&self.shared.quiet) = Some(Quiet {
+            outcome: Some(sender),
+        });
+        // Its thread may have ended.
+        let _ = self.news.send(News::Asked);
+        outcome
+    }
+
+    /// Serves the device again: no other process has taken it over.
+    pub(super) fn resume(&self) {
+        *lock(&self.shared.quiet) = None;
+        // Its thread may have ended.
+        let _ = self.news.send(News::Asked);
     }
 
     /// Asks for the end; [`Self::finish`] waits for it.
@@ -175,11 +225,16 @@ impl Keeper {
 }
 
 impl Work {
-    fn run(mut self, first: SyncSender<anyhow::Result<()>>) {
-        let mut first = Some(first);
+    fn run(mut self, mut first: Option<SyncSender<anyhow::Result<()>>>) {
         // The last failure that the log has.
         let mut told = String::new();
         while self.asked().is_none() {
+            if lock(&self.shared.quiet).is_some() {
+                // Without a device nothing is in flight.
+                self.tell_quiet(Ok(()));
+                self.wait(RETRY);
+                continue;
+            }
             let ended = match self.bring_up() {
                 Ok(Some(id)) => {
                     told.clear();
@@ -191,11 +246,12 @@ impl Work {
                 }
                 Ok(None) => None,
                 Err(error) => {
-                    if let Some(first) = first.take() {
-                        let _ = first.send(Err(error));
+                    let text = format!("{error:#}");
+                    if let Some(first) = first.take()
+                        && first.send(Err(error)).is_ok()
+                    {
                         return;
                     }
-                    let text = format!("{error:#}");
                     if text != told {
                         tracing::error!(controller = self.name, "no block device: {text}");
                         told.clone_from(&text);
@@ -209,6 +265,10 @@ impl Work {
             }
             match ended {
                 Some((id, Ended::Asked(leave))) => return self.leave(id, leave),
+                Some((id, Ended::Quiet)) => {
+                    self.quiet = Some(id);
+                    continue;
+                }
                 Some((id, Ended::Session(why))) => {
                     tracing::warn!(
                         controller = self.name,
@@ -222,6 +282,31 @@ impl Work {
             }
             self.wait(RETRY);
         }
+        if let Some(id) = self.quiet
+            && self.asked() == Some(Leave::Delete)
+        {
+            tracing::warn!(
+                controller = self.name,
+                "{} is deleted while its requests wait: they fail",
+                path_of_disk(id)
+            );
+            self.devices.delete(id);
+        }
+    }
+
+    /// Reports once whether the device is quiet.
+    fn tell_quiet(&self, outcome: Result<(), String>) {
+        let mut quiet = lock(&self.shared.quiet);
+        if let Some(sender) = quiet.as_mut().and_then(|quiet| quiet.outcome.take()) {
+            // The asker may have ceased to wait.
+            let _ = sender.send(outcome);
+        }
+    }
+
+    /// Whether the device is to be quiet, and that was not answered.
+    fn is_quiet_due(&self) -> bool {
+        let quiet = lock(&self.shared.quiet);
+        quiet.as_ref().is_some_and(|quiet| quiet.outcome.is_some())
     }
 
     fn asked(&self) -> Option<Leave> {
@@ -241,8 +326,10 @@ impl Work {
         let until = Instant::now() + bound;
         while self.asked().is_none() {
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.news.recv_timeout(left).is_err() {
-                return;
+            match self.news.recv_timeout(left) {
+                Ok(News::Asked) | Err(_) => return,
+                // Of a session before.
+                Ok(_) => {}
             }
         }
     }
@@ -268,6 +355,7 @@ impl Work {
             goes_on,
             sectors,
         } = self.devices.get(&disk, &self.wanted)?;
+        self.can_be_quiet = device.info().flags.quiesce();
         let (id, wanted_sectors) = (device.info().dev_id, disk.sectors());
         let new = NewDevice {
             device,
@@ -289,6 +377,7 @@ impl Work {
                 return Err(error);
             }
         };
+        self.quiet = None;
         let wanted_sectors = resized.unwrap_or(wanted_sectors);
         let how = if goes_on { "goes on" } else { "is there" };
         tracing::info!(controller = self.name, "{} {how}", path_of_disk(id));
@@ -312,6 +401,7 @@ impl Work {
             match self.news.recv_timeout(left) {
                 Ok(News::Fetched) => return Ok(resized),
                 Ok(News::Ended(why)) => bail!("it could not be served: {why}"),
+                Ok(News::Stopped) => bail!("it could not be served: {}", End::Stopped),
                 Ok(News::Resized(sectors)) => resized = Some(sectors),
                 Ok(News::Asked) => {}
                 Err(_) => bail!("its reactor did not serve it within {} s", FETCH.as_secs()),
@@ -340,9 +430,16 @@ impl Work {
             if let Some(leave) = self.asked() {
                 return Ended::Asked(leave);
             }
+            if self.is_quiet_due() {
+                match self.why_never_quiet() {
+                    None => return self.quiesce(id),
+                    Some(why) => self.tell_quiet(Err(why.to_owned())),
+                }
+            }
             match self.news.recv() {
                 Ok(News::Resized(sectors)) => self.resize(id, sectors),
                 Ok(News::Ended(why)) => return Ended::Session(why),
+                Ok(News::Stopped) => return Ended::Session(End::Stopped.to_string()),
                 Ok(News::Fetched | News::Asked) => {}
                 // This thread has a sender itself.
                 Err(_) => return Ended::Asked(Leave::Keep),
@@ -350,9 +447,64 @@ impl Work {
         }
     }
 
+    /// Why the device that is served cannot be quiet, if it cannot.
+    fn why_never_quiet(&self) -> Option<&'static str> {
+        if !self.lasts() {
+            Some("it ends with its server, and its requests fail")
+        } else if !self.can_be_quiet {
+            Some("this kernel cannot quiesce a ublk disk (Linux 6.16 can)")
+        } else {
+            None
+        }
+    }
+
+    /// Whether the device outlives this process.
+    fn lasts(&self) -> bool {
+        self.wanted.lasts && self.devices.are_privileged()
+    }
+
+    /// Has the requests of a disk wait in the kernel, and waits for those in flight. With the first
+    /// command the driver begins to take tags away, so that there is no other way back than a
+    /// takeover: it ends with the session, or where something is asked.
+    fn quiesce(&mut self, id: u32) -> Ended {
+        self.show(Some(id), "waits for another process to take over");
+        loop {
+            if let Some(leave) = self.asked() {
+                return Ended::Asked(leave);
+            }
+            match self.settle(id) {
+                None => {}
+                Some(News::Stopped) => {
+                    tracing::info!(
+                        controller = self.name,
+                        "{} is quiet: its requests wait for the next server",
+                        path_of_disk(id)
+                    );
+                    self.tell_quiet(Ok(()));
+                    return Ended::Quiet;
+                }
+                Some(News::Ended(why)) => {
+                    self.tell_quiet(Err(why.clone()));
+                    return Ended::Session(why);
+                }
+                Some(News::Resized(sectors)) => self.resize(id, sectors),
+                Some(News::Fetched | News::Asked) => {}
+            }
+        }
+    }
+
+    /// A step of that: news that has come within a moment.
+    fn settle(&mut self, id: u32) -> Option<News> {
+        match self.devices.quiesce(id) {
+            Ok(()) => {}
+            // Its session may have ended, or has requests of all tags.
+            Err(error) => tracing::debug!(controller = self.name, "{error}"),
+        }
+        self.news.recv_timeout(SETTLE).ok()
+    }
+
     fn leave(mut self, id: u32, leave: Leave) {
-        let lasts = self.wanted.lasts && self.devices.are_privileged();
-        if leave == Leave::Delete || !lasts {
+        if leave == Leave::Delete || !self.lasts() {
             if leave == Leave::Keep && is_taken(id) {
                 tracing::warn!(
                     controller = self.name,
@@ -362,14 +514,38 @@ impl Work {
             }
             self.devices.end(id);
         } else if !self.devices.end_unless_used(id) {
-            self.devices.quiesce(id);
+            let is_quiet = self.can_be_quiet && self.become_quiet(id);
             tracing::info!(
                 controller = self.name,
-                "{} is in use: it waits for the next server",
-                path_of_disk(id)
+                "{} is in use: it waits for the next server{}",
+                path_of_disk(id),
+                if is_quiet {
+                    ", which gets no request again"
+                } else {
+                    ""
+                }
             );
         }
         self.show(None, "has ended");
+    }
+
+    /// As [`Self::quiesce`], within a bound, before the server ends.
+    fn become_quiet(&mut self, id: u32) -> bool {
+        let until = Instant::now() + QUIET;
+        while Instant::now() < until {
+            match self.settle(id) {
+                Some(News::Stopped) => return true,
+                Some(News::Ended(_)) => return false,
+                _ => {}
+            }
+        }
+        tracing::warn!(
+            controller = self.name,
+            "{} does not complete its requests within {} s: they are executed again",
+            path_of_disk(id),
+            QUIET.as_secs()
+        );
+        false
     }
 }
 

@@ -6,6 +6,8 @@
 mod device;
 mod keeper;
 
+use std::time::{Duration, Instant};
+
 use anyhow::Context;
 use api::config::{Backing, Config, Controller};
 use api::{Protocol, Refusal};
@@ -14,7 +16,38 @@ use reactor::message::Way;
 
 use self::device::Wanted;
 pub(super) use self::keeper::{Keeper, Leave};
-use super::State;
+use super::{State, Supervisor};
+
+/// How long requests of block devices may take before another process takes over.
+const QUIET: Duration = Duration::from_millis(1500);
+
+impl Supervisor {
+    /// Has the requests of all block devices wait in the kernel for another process. The devices
+    /// whose requests in flight the other process gets again, and why. The supervisor is not locked
+    /// meanwhile.
+    pub(super) fn quiesce_block_devices(&self) -> Vec<String> {
+        let asked: Vec<_> = {
+            let state = self.lock();
+            let served = state.controllers.iter();
+            let keepers = served.filter_map(|it| it.keeper.as_ref());
+            keepers.map(|it| (it.view().disk, it.quiesce())).collect()
+        };
+        let until = Instant::now() + QUIET;
+        let mut others = Vec::new();
+        for (disk, outcome) in asked {
+            let left = until.saturating_duration_since(Instant::now());
+            let outcome = outcome.recv_timeout(left).unwrap_or_else(|_| {
+                let bound = QUIET.as_millis();
+                Err(format!("its requests are not complete within {bound} ms"))
+            });
+            if let (Err(why), Some(disk)) = (outcome, disk) {
+                tracing::warn!("{disk} is not quiet for the upgrade: {why}");
+                others.push(format!("{disk}: {why}"));
+            }
+        }
+        others
+    }
+}
 
 impl State {
     /// Serves a controller whose host is the kernel. `id`: the number of its device, if it is
@@ -36,7 +69,8 @@ impl State {
         let served = self.controllers.last().context("it was just added")?;
         let slot = served.slot;
         let devices = self.reactors[reactor].devices(slot);
-        match Keeper::start(&config.name, devices, wanted) {
+        // Where this process does not come to serve, the devices wait for the next one.
+        match Keeper::start(&config.name, devices, wanted, self.is_continuing) {
             Ok(keeper) => {
                 if let Some(served) = self.controllers.last_mut() {
                     served.protocol = Some(Protocol::Ublk);
@@ -79,6 +113,33 @@ impl State {
             result = result.and(keeper.finish());
         }
         result
+    }
+
+    /// Logs what each block device has had, before another process takes over.
+    pub(super) fn log_block_devices(&self) {
+        if self.controllers.iter().all(|it| it.keeper.is_none()) {
+            return;
+        }
+        match self.network_counts() {
+            Ok(all) => {
+                let with_device = self.controllers.iter().filter(|it| it.keeper.is_some());
+                for served in with_device {
+                    let requests = all.get(&served.name).map_or(0, |it| it.ublk.requests);
+                    tracing::info!(
+                        controller = served.name,
+                        "{requests} requests of the block device in this process"
+                    );
+                }
+            }
+            Err(error) => tracing::warn!("{error:#}"),
+        }
+    }
+
+    /// Serves block devices again, which another process has not taken over.
+    pub(super) fn resume_block_devices(&self) {
+        for keeper in self.controllers.iter().filter_map(|it| it.keeper.as_ref()) {
+            keeper.resume();
+        }
     }
 
     /// Deletes the block device of a controller that is being deleted, if it has one.

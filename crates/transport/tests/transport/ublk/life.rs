@@ -9,6 +9,12 @@ use ublk::{Descriptor, Event, Operation, RequestFlags};
 use super::kernel::Ask;
 use super::rig::{LEN, Rig, Shape};
 
+/// The only news is that of the stop.
+fn stopped(rig: &Rig) {
+    assert_eq!(rig.news(), [News::Stopped]);
+    assert!(rig.session.is_none() && rig.kernel().is_closed);
+}
+
 /// The only news, which is that of the end.
 fn ended(rig: &Rig, with: &str) {
     let news = rig.news();
@@ -180,7 +186,7 @@ fn a_device_that_stops_ends_when_all_is_committed() {
         }
         assert_eq!(rig.end, Some("stopped"));
         assert_eq!(rig.done().len(), busy as usize);
-        ended(&rig, "the device was stopped");
+        stopped(&rig);
     }
 }
 
@@ -194,7 +200,7 @@ fn requests_that_come_with_a_stop_are_done() {
     let done = rig.done();
     assert_eq!((done.len(), done[0].result), (1, 512));
     assert_eq!(rig.end, Some("stopped"));
-    ended(&rig, "the device was stopped");
+    stopped(&rig);
 }
 
 #[test]
