@@ -171,8 +171,13 @@ impl Devices {
             ..DeviceInfo::default()
         };
         let info = self.control.add(&info)?;
-        let set = self.control.set_parameters(info.dev_id, &disk.parameters);
-        let opened = set.map_err(anyhow::Error::from).and_then(|()| open(&info));
+        // Opened first: a program may have to give its file to this user, of whom the driver then takes
+        // commands about the device.
+        let opened = open(&info).and_then(|device| {
+            let set = self.control.set_parameters(info.dev_id, &disk.parameters);
+            set?;
+            Ok(device)
+        });
         match opened {
             Ok(device) => Ok(Found {
                 device,
