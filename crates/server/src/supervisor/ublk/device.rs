@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -23,6 +24,8 @@ const NOTICE: Duration = Duration::from_secs(10);
 const LATE_NOTICE: Duration = Duration::from_secs(100);
 /// Pause between two looks at that.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How long programs' data in the page cache may take to reach the medium as a disk ends.
+const FLUSH: Duration = Duration::from_secs(10);
 /// How long one command to quiesce a disk may wait in the kernel. It is repeated.
 const QUIESCE: Duration = Duration::from_millis(200);
 /// How long a disk may take to stop, or to be deleted.
@@ -280,7 +283,10 @@ impl Devices {
     /// Deletes a device. Data that programs have written to its disk is written before.
     pub(super) fn end(&mut self, id: u32) {
         if let Err(error) = flush(id) {
-            tracing::warn!("cannot flush {}: {error}", path_of_disk(id));
+            tracing::warn!(
+                "cannot flush {}, data that programs have not synchronised may be lost: {error}",
+                path_of_disk(id)
+            );
         }
         self.delete(id);
     }
@@ -339,13 +345,25 @@ fn is_gone(pid: i32) -> bool {
     pid.is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
-/// Writes what is cached of a disk.
+/// Writes what is cached of a disk, within a bound: a thread that is late ends when the driver fails
+/// the requests that it waits for.
 fn flush(id: u32) -> io::Result<()> {
     let path = path_of_disk(id);
     if !Path::new(&path).exists() {
         return Ok(());
     }
-    File::open(path)?.sync_all()
+    let (sender, flushed) = sync_channel(1);
+    std::thread::Builder::new()
+        .name("nvmirage-flush".to_owned())
+        .spawn(move || {
+            let done = File::open(path).and_then(|disk| disk.sync_all());
+            // The receiver may have ceased to wait.
+            let _ = sender.send(done);
+        })?;
+    flushed.recv_timeout(FLUSH).unwrap_or_else(|_| {
+        let why = format!("it takes longer than {} s", FLUSH.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, why))
+    })
 }
 
 /// How many processors a list as `0-3,8` has.
