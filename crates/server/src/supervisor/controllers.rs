@@ -194,11 +194,17 @@ impl State {
         let doorbell_messages = new.doorbell_messages.clone();
         let slot = self.reactors[reactor].add_controller(new)?;
         self.reactors[reactor].spread(slot, &config.reactors)?;
+        // The keeper of a block device logs when there is one.
+        let how = if config.ublk_id().is_some() {
+            "making or taking over the block device of"
+        } else {
+            "listening on"
+        };
         tracing::info!(
             controller = config.name,
             subsystem = config.subsystem(),
             reactor,
-            "listening on {}",
+            "{how} {}",
             config.listen
         );
         self.controllers.push(Served {
