@@ -148,7 +148,7 @@ impl State {
         }
         if config.ublk_id().is_some() {
             self.check_device(name, controller)?;
-            self.prepare_device(name, controller);
+            self.prepare_device(controller);
         }
         let nsid = match self.find(name)? {
             Some(found) => {

@@ -190,10 +190,10 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "ublk-lasts",
-        guard: "a device whose namespace is not known yet does not outlive the server",
+        guard: "a device of a namespace in memory does not outlive the server",
         file: "crates/server/src/supervisor/ublk/mod.rs",
-        from: "!namespaces.is_empty() && namespaces",
-        to: "namespaces",
+        from: "medium.is_some_and(|it| matches!(",
+        to: "medium.is_some_and(|it| true || matches!(",
         test: unit(
             "server",
             "supervisor::ublk::tests::a_device_outlives_the_server_only_where_its_medium_does",

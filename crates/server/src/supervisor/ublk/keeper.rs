@@ -7,8 +7,7 @@
 //!                         ^--- another process has not taken over <--- quiet
 //! ```
 
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -58,8 +57,8 @@ pub(in crate::supervisor) struct View {
 struct Shared {
     view: Mutex<(View, Option<u32>)>,
     leave: Mutex<Option<Leave>>,
-    /// See [`Wanted::lasts`]: of the next device.
-    lasts: AtomicBool,
+    /// See [`Start::lasting`].
+    lasting: Mutex<BTreeSet<String>>,
     quiet: Mutex<Option<Quiet>>,
 }
 
@@ -68,6 +67,15 @@ struct Shared {
 struct Quiet {
     /// Where the outcome goes, until it is known.
     outcome: Option<SyncSender<Result<(), String>>>,
+}
+
+/// How a keeper begins.
+#[derive(Debug)]
+pub(super) struct Start {
+    /// The namespaces whose devices outlive this process: see [`Wanted::lasts`].
+    pub(super) lasting: BTreeSet<String>,
+    /// Nothing is done before [`Keeper::resume`].
+    pub(super) is_quiet: bool,
 }
 
 /// A device and its thread.
@@ -107,7 +115,7 @@ enum Ended {
 
 impl Keeper {
     /// Makes the device of a controller that its reactor has, or takes it over. Without a namespace
-    /// the device comes when there is one. `is_quiet`: it begins with [`Self::resume`].
+    /// the device comes when there is one.
     ///
     /// # Errors
     /// There is no driver, or it refuses the device.
@@ -115,11 +123,12 @@ impl Keeper {
         name: &str,
         reactor: Reactor,
         wanted: Wanted,
-        is_quiet: bool,
+        start: Start,
     ) -> anyhow::Result<Self> {
         let devices = Devices::open()?;
+        let Start { lasting, is_quiet } = start;
         let shared = Arc::new(Shared {
-            lasts: wanted.lasts.into(),
+            lasting: Mutex::new(lasting),
             quiet: Mutex::new(is_quiet.then(Quiet::default)),
             ..Shared::default()
         });
@@ -172,9 +181,9 @@ impl Keeper {
         id.is_some_and(is_taken)
     }
 
-    /// See [`Wanted::lasts`]: of the next device.
-    pub(super) fn set_lasts(&self, lasts: bool) {
-        self.shared.lasts.store(lasts, Relaxed);
+    /// See [`Start::lasting`].
+    pub(super) fn set_lasting(&self, lasting: BTreeSet<String>) {
+        *lock(&self.shared.lasting) = lasting;
     }
 
     /// Has the device complete its requests and take no others, which wait in the kernel for
@@ -349,7 +358,7 @@ impl Work {
             }
         };
         self.show(None, "is being made");
-        self.wanted.lasts = self.shared.lasts.load(Relaxed);
+        self.wanted.lasts = lock(&self.shared.lasting).contains(&name);
         let Found {
             device,
             goes_on,

@@ -6,15 +6,17 @@
 mod device;
 mod keeper;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use api::config::{Backing, Config, Controller};
+use api::config::{Backing, Config, Controller, Namespace};
 use api::{Protocol, Refusal};
 use engine::SubsystemSlot;
 use reactor::message::Way;
 
 use self::device::Wanted;
+use self::keeper::Start;
 pub(super) use self::keeper::{Keeper, Leave};
 use super::{State, Supervisor};
 
@@ -62,15 +64,20 @@ impl State {
         let wanted = Wanted {
             id,
             queues: config.queues,
-            lasts: outlives(&self.aim(), &config.namespaces),
+            // The keeper finds out which namespace it is.
+            lasts: false,
         };
         let new = self.prepare(config, Way::Ublk, reactor, subsystem)?;
         self.add(config, reactor, new)?;
         let served = self.controllers.last().context("it was just added")?;
         let slot = served.slot;
         let devices = self.reactors[reactor].devices(slot);
-        // Where this process does not come to serve, the devices wait for the next one.
-        match Keeper::start(&config.name, devices, wanted, self.is_continuing) {
+        let start = Start {
+            lasting: lasting(&self.aim()),
+            // Where this process does not come to serve, the devices wait for the next one.
+            is_quiet: self.is_continuing,
+        };
+        match Keeper::start(&config.name, devices, wanted, start) {
             Ok(keeper) => {
                 if let Some(served) = self.controllers.last_mut() {
                     served.protocol = Some(Protocol::Ublk);
@@ -153,49 +160,37 @@ impl State {
         }
     }
 
-    /// Has the next device of a controller outlive this process, or not, as the medium of this
-    /// namespace does. The controller is about to get it, and has no other one.
-    pub(super) fn prepare_device(&self, namespace: &str, controller: &str) {
+    /// Has the next device of a controller outlive this process, or not, as the medium of its
+    /// namespace does. The controller is about to get one.
+    pub(super) fn prepare_device(&self, controller: &str) {
         let mut served = self.controllers.iter();
         let served = served.find(|served| served.name == controller);
         if let Some(keeper) = served.and_then(|served| served.keeper.as_ref()) {
-            keeper.set_lasts(outlives(&self.aim(), &[namespace.to_owned()]));
+            keeper.set_lasting(lasting(&self.aim()));
         }
     }
 }
 
-/// Whether the media of these namespaces outlive the process, however it ends. One that is not
-/// configured lies on a pool, and a controller without a namespace may get any.
-fn outlives(config: &Config, namespaces: &[String]) -> bool {
-    let lasts = |name: &String| {
-        let namespace = config.namespace.iter().find(|n| n.name == *name)?;
-        let medium = config.media.iter().find(|m| m.name == namespace.media)?;
-        Some(matches!(
-            medium.backing,
-            Backing::File(_) | Backing::Drive(_)
-        ))
+/// The namespaces whose media outlive the process, however it ends. One that is not configured lies on
+/// a pool, and is none of them.
+fn lasting(config: &Config) -> BTreeSet<String> {
+    let lasts = |namespace: &&Namespace| {
+        let mut media = config.media.iter();
+        let medium = media.find(|medium| medium.name == namespace.media);
+        medium.is_some_and(|it| matches!(it.backing, Backing::File(_) | Backing::Drive(_)))
     };
-    !namespaces.is_empty() && namespaces.iter().all(|name| lasts(name).unwrap_or(false))
+    let lasting = config.namespace.iter().filter(lasts);
+    lasting.map(|namespace| namespace.name.clone()).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::outlives;
+    use super::lasting;
 
     #[test]
     fn a_device_outlives_the_server_only_where_its_medium_does() {
-        let text = "[[media]]\nname = \"f\"\nkind = \"file\"\npath = \"/f\"\n[[media]]\nname = \"r\"\nkind = \"ram\"\nsize = \"64MiB\"\n[[namespace]]\nname = \"file\"\nmedia = \"f\"\n[[namespace]]\nname = \"ram\"\nmedia = \"r\"\n";
+        let text = "[[media]]\nname = \"f\"\nkind = \"file\"\npath = \"/f\"\n[[media]]\nname = \"r\"\nkind = \"ram\"\nsize = \"64MiB\"\n[[namespace]]\nname = \"file\"\nmedia = \"f\"\n[[namespace]]\nname = \"ram\"\nmedia = \"r\"\n[[namespace]]\nname = \"lost\"\nmedia = \"none\"\n";
         let config = api::config::from_toml(text).unwrap();
-        for (names, expected) in [
-            (&["file"][..], true),
-            (&["ram"], false),
-            (&["file", "ram"], false),
-            // It may get any later, and a host may make one.
-            (&[], false),
-            (&["made by a host"], false),
-        ] {
-            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            assert_eq!(outlives(&config, &names), expected, "{names:?}");
-        }
+        assert_eq!(lasting(&config).into_iter().collect::<Vec<_>>(), ["file"]);
     }
 }
