@@ -28,7 +28,9 @@ fn a_package_is_a_service_of_systemd() {
 fn block_of_how_to(kind: &str) -> String {
     let page = include_str!("../../../../book/src/howto/ublk.md");
     let (_, section) = page.split_once("\n## As a service\n").expect("a section");
-    let (_, block) = section.split_once(&format!("```{kind}\n")).expect("a block");
+    let (_, block) = section
+        .split_once(&format!("```{kind}\n"))
+        .expect("a block");
     let (block, _) = block.split_once("```").expect("it ends");
     block.to_owned()
 }

@@ -117,4 +117,53 @@ died() {
     stop
 }
 step died died
+
+# A disk with zones is deleted under writes: its programs get errors, and another one of the same drive has all that was completed.
+zones_config() {
+    head_of_config
+    cat <<END
+[[media]]
+name = "zones"
+kind = "file"
+path = "/data/zones.img"
+size = "64MiB"
+[media.zoned]
+zone_size = "4MiB"
+[[namespace]]
+name = "zones"
+media = "zones"
+lba_size = 4096
+[[controller]]
+name = "zones"
+namespaces = ["zones"]
+listen = "ublk:"
+queues = 2
+END
+}
+zones_deleted() {
+    zones_config >/tmp/nvmirage.toml
+    serve
+    called zones ublkb0
+    dd if=/dev/urandom of=/tmp/zone bs=64k count=16
+    dd if=/tmp/zone of=/dev/zones bs=64k count=16 oflag=direct
+    for zones_round in 1 2 3; do
+        rm -f /tmp/zones.failed /tmp/zones.done
+        in_background zones fio --direct=1 --zonemode=zbd --ioengine=libaio --iodepth=8 --bsrange=4k-128k --rw=randwrite \
+            --offset=4m --size=48m --max_open_zones=6 --time_based --runtime=60 --output=/dev/null --eta=never \
+            --name=load --filename=/dev/zones
+        more_writes zones 50
+        control delete controller zones
+        absent /dev/ublkb0 /dev/ublkc0
+        eventually [ -e /tmp/zones.failed ]
+        control create controller zones --namespaces zones --listen ublk:0
+        appears /dev/ublkb0
+        dd if=/dev/zones bs=64k count=16 iflag=direct | cmp - /tmp/zone
+        [ "$(blkzone report /dev/zones | wc -l)" = 16 ]
+        blkzone reset --offset 8192 /dev/zones
+    done
+    dd if=/tmp/zone of=/dev/zones bs=64k seek=64 count=16 oflag=direct
+    rm /tmp/zones.failed
+    stop
+}
+step zones-deleted zones_deleted
 step quiet no_faults
