@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use guest_rig::{Boot, Guest, Kernel, Options, Report};
+use guest_rig::{Boot, Guest, Kernel, Options, Report, debian};
 use tempfile::TempDir;
 
 use crate::served::{finish, number, rig};
@@ -26,27 +26,36 @@ const ZONED: &str = concat!(
 /// Bytes of the disk for the files of drives.
 const SPACE: u64 = 512 << 20;
 
-/// Boots a guest with our program and a raw disk in slot 10h, which runs `job`.
-fn boot(dir: &Path, kernel: Kernel, job: &str) -> Guest {
+/// Boots a guest with our program and a raw disk in slot 10h, which runs `job`; and one with the
+/// bytes of a file in slot 11h.
+fn boot(dir: &Path, kernel: Kernel, job: &str, file: Option<&Path>) -> Guest {
     let disk = dir.join("disk.img");
-    let file = std::fs::File::create(&disk).expect("the folder is ours");
-    file.set_len(SPACE).expect("the file has a size");
+    let created = std::fs::File::create(&disk).expect("the folder is ours");
+    created.set_len(SPACE).expect("the file has a size");
     let drive = format!(
         "if=none,id=space,format=raw,discard=unmap,file={}",
         disk.display()
     );
-    let arguments = [
-        "-drive",
-        &drive,
-        "-device",
-        "virtio-blk-pci,drive=space,addr=0x10",
+    let mut arguments = vec![
+        "-drive".to_owned(),
+        drive,
+        "-device".to_owned(),
+        "virtio-blk-pci,drive=space,addr=0x10".to_owned(),
     ];
+    if let Some(file) = file {
+        let drive = format!(
+            "if=none,id=file,format=raw,readonly=on,file={}",
+            file.display()
+        );
+        let device = "virtio-blk-pci,drive=file,addr=0x11".to_owned();
+        arguments.extend(["-drive".to_owned(), drive, "-device".to_owned(), device]);
+    }
     let options = Options {
         boot: Boot::Kernel(kernel),
         job: Some(format!("{FUNCTIONS}\n{job}")),
         program: true,
         memory_mib: 1280,
-        qemu_args: arguments.map(OsString::from).into(),
+        qemu_args: arguments.into_iter().map(OsString::from).collect(),
         ..Options::default()
     };
     Guest::boot(&rig(), &options).unwrap_or_else(|error| panic!("{error}"))
@@ -55,7 +64,7 @@ fn boot(dir: &Path, kernel: Kernel, job: &str) -> Guest {
 /// Runs `job` to its end.
 fn run(kernel: Kernel, job: &str) -> Report {
     let dir = TempDir::new().expect("a temporary folder");
-    finish(boot(dir.path(), kernel, job))
+    finish(boot(dir.path(), kernel, job, None))
 }
 
 /// Disks of each kind, from the driver that is missing to devices that are gone: attributes,
@@ -75,6 +84,41 @@ fn outlives_its_server(kernel: Kernel, deaths: u32) {
     assert!(interrupted * 2 > u64::from(deaths));
 }
 
+/// The server is replaced again and again under writes that are verified. Requests that two servers
+/// got: servers count what they get, and the kernel what completes.
+fn is_upgraded(kernel: Kernel) -> u64 {
+    let job = include_str!("jobs/ublk_upgrades.sh");
+    let report = run(kernel, &format!("UPGRADES={UPGRADES}\n{job}"));
+    assert!(number(&report, "rounds") > 0, "nothing was verified");
+    let in_flight = number(&report, "in-flight");
+    let given = number(&report, "given");
+    let completed = number(&report, "completed");
+    println!("{UPGRADES} upgrades, {in_flight} in flight, {given} given, {completed} completed");
+    let again = given.checked_sub(completed);
+    let again = again.expect("servers get what completes");
+    assert!(in_flight > u64::from(UPGRADES));
+    again
+}
+
+/// An exerciser of file systems finds what it has written, while the server is killed.
+fn is_exercised(kernel: Kernel, operations: u32) {
+    let fsx = debian::on_path("fsx");
+    let fsx =
+        fsx.expect("no fsx: cargo xtask setup fetches it, cargo xtask test has it on its PATH");
+    let mut program = std::fs::read(fsx).expect("it can be read");
+    let len = program.len();
+    // A disk has whole sectors.
+    program.resize(len.next_multiple_of(512), 0);
+    let dir = TempDir::new().expect("a temporary folder");
+    let file = dir.path().join("fsx");
+    std::fs::write(&file, program).expect("the folder is ours");
+    let job = include_str!("jobs/ublk_fsx.sh");
+    let job = format!("FSX_LEN={len}\nOPERATIONS={operations}\n{job}");
+    finish(boot(dir.path(), kernel, &job, Some(&file)));
+}
+
+/// How often a server is replaced.
+const UPGRADES: u32 = 3;
 /// How often a server is killed in the tests that always run.
 const DEATHS: u32 = 5;
 
@@ -99,8 +143,49 @@ fn disks_outlive_their_server_on_the_release() {
 }
 
 #[test]
+fn an_upgrade_executes_no_request_of_a_disk_again() {
+    assert_eq!(is_upgraded(Kernel::Backports), 0);
+}
+
+/// Linux 6.12 cannot quiesce a device.
+#[test]
+fn an_upgrade_loses_no_request_of_a_disk_on_the_release() {
+    is_upgraded(Kernel::Stable);
+}
+
+#[test]
+fn a_user_without_privileges_serves_disks() {
+    run(Kernel::Backports, include_str!("jobs/ublk_unprivileged.sh"));
+}
+
+#[test]
+fn a_user_without_privileges_serves_disks_on_the_release() {
+    run(Kernel::Stable, include_str!("jobs/ublk_unprivileged.sh"));
+}
+
+#[test]
 fn zones_are_those_of_the_kernels_own() {
     run(Kernel::Stable, ZONED);
+}
+
+#[test]
+fn an_exerciser_of_file_systems_finds_what_it_wrote() {
+    is_exercised(Kernel::Backports, 1500);
+}
+
+#[test]
+fn a_disk_of_memory_waits_for_no_other_server() {
+    run(Kernel::Backports, include_str!("jobs/ublk_memory.sh"));
+}
+
+#[test]
+fn a_full_file_system_below_a_disk_is_an_error_until_it_has_room() {
+    run(Kernel::Stable, include_str!("jobs/ublk_full.sh"));
+}
+
+#[test]
+fn a_flush_at_the_end_of_a_disk_has_a_bound() {
+    run(Kernel::Backports, include_str!("jobs/ublk_flush.sh"));
 }
 
 #[test]
@@ -111,7 +196,7 @@ fn the_end_of_one_disk_ends_no_other() {
 mod slow {
     use guest_rig::Kernel;
 
-    use super::{ZONED, outlives_its_server, run};
+    use super::{ZONED, is_exercised, outlives_its_server, run};
     use crate::served::text;
 
     /// How often the server is killed.
@@ -130,6 +215,26 @@ mod slow {
     #[test]
     fn zones_on_a_newer_kernel_are_those_of_its_own() {
         run(Kernel::Backports, ZONED);
+    }
+
+    #[test]
+    fn an_exerciser_of_file_systems_finds_what_it_wrote_on_the_release() {
+        is_exercised(Kernel::Stable, 1500);
+    }
+
+    #[test]
+    fn a_disk_of_memory_waits_for_no_other_server_on_the_release() {
+        run(Kernel::Stable, include_str!("jobs/ublk_memory.sh"));
+    }
+
+    #[test]
+    fn a_full_file_system_below_a_disk_on_a_newer_kernel() {
+        run(Kernel::Backports, include_str!("jobs/ublk_full.sh"));
+    }
+
+    #[test]
+    fn a_flush_at_the_end_of_a_disk_has_a_bound_on_the_release() {
+        run(Kernel::Stable, include_str!("jobs/ublk_flush.sh"));
     }
 
     #[test]

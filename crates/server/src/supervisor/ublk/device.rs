@@ -1,10 +1,10 @@
 //! A device in the kernel: found, added, taken over, and deleted.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::sync::mpsc::sync_channel;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -26,6 +26,8 @@ const LATE_NOTICE: Duration = Duration::from_secs(100);
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long programs' data in the page cache may take to reach the medium as a disk ends.
 const FLUSH: Duration = Duration::from_secs(10);
+/// Pause between two looks at that.
+const FLUSHED: Duration = Duration::from_millis(5);
 /// How long one command to quiesce a disk may wait in the kernel. It is repeated.
 const QUIESCE: Duration = Duration::from_millis(200);
 /// How long a disk may take to stop, or to be deleted.
@@ -345,25 +347,37 @@ fn is_gone(pid: i32) -> bool {
     pid.is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
-/// Writes what is cached of a disk, within a bound: a thread that is late ends when the driver fails
-/// the requests that it waits for.
+/// Writes what is cached of a disk, within a bound, by the system's program `sync`. A thread of this
+/// process would hold the device open if the process was killed meanwhile, and wait forever for
+/// requests that the driver fails when the device is closed.
 fn flush(id: u32) -> io::Result<()> {
     let path = path_of_disk(id);
     if !Path::new(&path).exists() {
         return Ok(());
     }
-    let (sender, flushed) = sync_channel(1);
+    let mut sync = Command::new("sync")
+        .arg(path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| io::Error::new(error.kind(), format!("no program `sync`: {error}")))?;
+    let until = Instant::now() + FLUSH;
+    loop {
+        match sync.try_wait()? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(io::Error::other(format!("`sync`: {status}"))),
+            None if Instant::now() < until => std::thread::sleep(FLUSHED),
+            None => break,
+        }
+    }
+    // It ends when the driver fails the requests that it waits for.
+    sync.kill()?;
     std::thread::Builder::new()
         .name("nvmirage-flush".to_owned())
-        .spawn(move || {
-            let done = File::open(path).and_then(|disk| disk.sync_all());
-            // The receiver may have ceased to wait.
-            let _ = sender.send(done);
-        })?;
-    flushed.recv_timeout(FLUSH).unwrap_or_else(|_| {
-        let why = format!("it takes longer than {} s", FLUSH.as_secs());
-        Err(io::Error::new(io::ErrorKind::TimedOut, why))
-    })
+        .spawn(move || sync.wait())?;
+    let why = format!("it takes longer than {} s", FLUSH.as_secs());
+    Err(io::Error::new(io::ErrorKind::TimedOut, why))
 }
 
 /// How many processors a list as `0-3,8` has.
