@@ -70,6 +70,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: session("ublk::life::a_device_that_stops_ends_when_all_is_committed"),
     },
     Mutation {
+        name: "ublk-stopped-news",
+        guard: "a device that was stopped has completed its requests, which is news of its own",
+        file: "crates/transport/src/ublk/session.rs",
+        from: "End::Stopped => News::Stopped,",
+        to: "End::Stopped => News::Ended(String::new()),",
+        test: session("ublk::life::a_device_that_stops_ends_when_all_is_committed"),
+    },
+    Mutation {
         name: "ublk-resized",
         guard: "a namespace that shrinks is news, too",
         file: "crates/transport/src/ublk/session.rs",

@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_device_outlives_the_server_only_where_its_medium_does() {
-        let text = "[[media]]\nname = \"f\"\nkind = \"file\"\npath = \"/f\"\n[[media]]\nname = \"r\"\nkind = \"ram\"\nsize = \"64MiB\"\n[[namespace]]\nname = \"file\"\nmedia = \"f\"\n[[namespace]]\nname = \"ram\"\nmedia = \"r\"\n[[namespace]]\nname = \"lost\"\nmedia = \"none\"\n";
+        let text = "[[media]]\nname = \"f\"\nkind = \"file\"\npath = \"/f\"\n[[media]]\nname = \"r\"\nkind = \"ram\"\nsize = \"64MiB\"\n[[namespace]]\nname = \"file\"\nmedia = \"f\"\n[[namespace]]\nname = \"ram\"\nmedia = \"r\"\n";
         let config = api::config::from_toml(text).unwrap();
         assert_eq!(lasting(&config).into_iter().collect::<Vec<_>>(), ["file"]);
     }
