@@ -57,6 +57,7 @@ use port::MediumTraits;
 
 pub use self::channel::DriveChannel;
 use self::channel::Parts;
+pub(crate) use self::clock::Pace;
 use self::counts::Counting;
 pub use self::counts::DriveCounts;
 use self::facts::Facts;
@@ -89,9 +90,6 @@ const MAX_DEPTH: u16 = 1023;
 const JOBS: usize = 256;
 /// Bytes per erase job.
 const ERASED_BYTES: u64 = 16 << 20;
-/// Maximum wait for the end of the commands of a former process: longer than the 4 s after which
-/// our own controller gives them up, and shorter than the 5 s that hosts wait for a reply.
-const FENCE_BOUND: Duration = Duration::from_millis(4500);
 /// Maximum wait of a clean stop for the drive's last flush.
 const FLUSH_BOUND: Duration = Duration::from_secs(30);
 
@@ -155,12 +153,12 @@ impl Drive<AnyBus> {
             release(kept.as_ref());
         }
         drop(bus);
-        Self::supervised(opened?, shown, kept)
+        Self::supervised(opened?, shown, kept, Pace::default())
     }
 
     /// Continues with the drive that a former process of this server had. Returns when no command
-    /// of that process is at the drive any more, and after [`FENCE_BOUND`] in any case: a drive
-    /// that does not answer is a lost one.
+    /// of that process is at the drive any more, and after the fence of `pace` in any case: a
+    /// drive that does not answer is a lost one.
     ///
     /// # Errors
     /// The system starts no thread.
@@ -169,13 +167,14 @@ impl Drive<AnyBus> {
         known: Known,
         shown: &[ShownPage],
         kept: Option<&Arc<dyn KeepsFunction>>,
+        pace: Pace,
     ) -> Result<Self, DriverError> {
         let (fence, passed) = channel();
         let reopen = reopening(at, kept, Some(fence.clone()));
         let (drive, keeper) = Drive::known(at.0.to_string(), known, reopen, at.0.can_revoke());
-        let drive = Self::supervised((drive, keeper.fenced(fence)), shown, kept)?;
+        let drive = Self::supervised((drive, keeper.fenced(fence)), shown, kept, pace)?;
         // Ends by the loss of the senders, too; the supervisor logs what is wrong.
-        let _ = passed.recv_timeout(FENCE_BOUND);
+        let _ = passed.recv_timeout(pace.fence);
         Ok(drive)
     }
 
@@ -184,6 +183,7 @@ impl Drive<AnyBus> {
         (drive, keeper): (Self, Keeper<AnyBus>),
         shown: &[ShownPage],
         kept: Option<&Arc<dyn KeepsFunction>>,
+        Pace { tick, .. }: Pace,
     ) -> Result<Self, DriverError> {
         let mut keeper = keeper.showing(shown.to_vec());
         if let Some(kept) = kept {
@@ -198,11 +198,11 @@ impl Drive<AnyBus> {
             })
         };
         if let Some(warden) = keeper.take_warden() {
-            start("drive-warden", Box::new(move || warden.run()))?;
+            start("drive-warden", Box::new(move || warden.run(tick)))?;
         }
         let clock = keeper.clock();
-        start("drive-clock", Box::new(move || clock.run()))?;
-        start("drive", Box::new(move || keeper.run()))?;
+        start("drive-clock", Box::new(move || clock.run(tick)))?;
+        start("drive", Box::new(move || keeper.run(tick)))?;
         Ok(drive)
     }
 }
@@ -261,7 +261,7 @@ impl<B: Bus> Drive<B> {
         (drive, keeper.with_warden(can_revoke))
     }
 
-    /// What another process of this server needs to continue with the drive.
+    /// State that another process of this server needs to continue with the drive.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         self.facts.to_bytes()
     }

@@ -31,7 +31,7 @@ use super::keeper::Reopen;
 use super::{ANSWER_TIMEOUT, DriveAddress, options};
 
 /// Maximum wait until a drive that a former process has left is disabled. Resetting its function
-/// fits in what remains of [`super::FENCE_BOUND`].
+/// fits in what remains of the fence of [`super::Pace`].
 const STOP_BOUND: Duration = Duration::from_secs(3);
 
 /// Another process that keeps the descriptors of a drive, for the next process of this server.

@@ -11,11 +11,10 @@
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use driver::bus::Bus;
 
-use super::clock::TICK;
 use super::windows::Opening;
 
 /// Ticks that a drive has to release memory. Together with the tick that may pass before the warden
@@ -49,20 +48,20 @@ impl<B: Bus> Warden<B> {
         (Tell(tell), Warden { opened, watched })
     }
 
-    /// Checks until the keeper has ended.
+    /// Checks every `tick` until the keeper has ended.
     #[expect(
         clippy::disallowed_methods,
         reason = "a thread of its own, which waits and serves no host"
     )]
-    pub(super) fn run(mut self) {
+    pub(super) fn run(mut self, tick: Duration) {
         let started = Instant::now();
         loop {
-            match self.opened.recv_timeout(TICK) {
+            match self.opened.recv_timeout(tick) {
                 Ok(opened) => self.watched.push((opened, None)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            let ticks = started.elapsed().as_millis() / TICK.as_millis();
+            let ticks = started.elapsed().as_nanos() / tick.as_nanos();
             self.look(u32::try_from(ticks).unwrap_or(u32::MAX));
         }
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use memory::{Pieces, Store};
 
 use super::{Backing, Medium, MediumKind, MediumSpec};
-use crate::drive::{Drive, KeepsFunction, Known};
+use crate::drive::{Drive, KeepsFunction, Known, Pace};
 use crate::error::MediumError;
 use crate::kept::{Kept, KeptFiles};
 use crate::ram::Preallocation;
@@ -39,7 +39,7 @@ impl Medium {
             return Self::open(spec);
         };
         let drive = match known {
-            Some(known) => Drive::again(place, known, shown, kept),
+            Some(known) => Drive::again(place, known, shown, kept, Pace::default()),
             None => Drive::at(place, *nsid, shown, kept),
         };
         let drive = drive.map_err(|source| MediumError::Drive {

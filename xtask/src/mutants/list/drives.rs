@@ -248,7 +248,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "drive-fence-waits",
         guard: "a process serves no host while commands of the last one may be at a drive",
         file: "crates/media/src/drive/mod.rs",
-        from: "let _ = passed.recv_timeout(FENCE_BOUND);",
+        from: "let _ = passed.recv_timeout(pace.fence);",
         to: "drop(passed);",
         test: unit(
             "media",
@@ -259,11 +259,11 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "drive-fence-bound",
         guard: "the wait for a drive that does not answer has a bound",
         file: "crates/media/src/drive/mod.rs",
-        from: "let _ = passed.recv_timeout(FENCE_BOUND);",
+        from: "let _ = passed.recv_timeout(pace.fence);",
         to: "let _ = passed.recv();",
         test: unit(
             "media",
-            "drive::tests::again::slow::a_server_that_does_not_answer_is_waited_for_for_a_bounded_time",
+            "drive::tests::again::a_server_that_does_not_answer_is_waited_for_for_a_bounded_time",
         ),
     },
     Mutation {

@@ -22,13 +22,14 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use driver::bus::Bus;
 use driver::{Device, DriverError, Shutdown};
 use memory::{Iova, Lent};
 use port::DriveReport;
 
-use super::clock::{Clock, TICK};
+use super::clock::Clock;
 use super::counts::Counting;
 use super::facts::Facts;
 use super::message::{Job, News};
@@ -181,16 +182,16 @@ impl<B: Bus> Keeper<B> {
         Clock(Arc::downgrade(&self.ticks))
     }
 
-    /// Runs the keeper until the drive has no more users, then shuts the drive down. The [`Clock`]
-    /// provides the time.
-    pub fn run(mut self) {
+    /// Runs the keeper until the drive has no more users, then shuts the drive down. The [`Clock`],
+    /// which runs with the same `tick`, provides the time.
+    pub fn run(mut self, tick: Duration) {
         if self.is_awaited {
             self.open_again();
             // Before a channel is there, so that its hosts find the report.
             self.look_at_health();
         }
         loop {
-            let job = self.jobs.recv_timeout(TICK);
+            let job = self.jobs.recv_timeout(tick);
             self.set_time(self.ticks.load(Ordering::Relaxed));
             match job {
                 Ok(job) => self.handle(job),

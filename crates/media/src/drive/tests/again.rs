@@ -12,7 +12,7 @@ use port::{Outcome, Request};
 
 use super::rig::{Host, Rig, Shape};
 use crate::drive::op::{HANG_TICKS, INTERRUPTED};
-use crate::drive::{Drive, Known};
+use crate::drive::{Drive, Known, Pace};
 
 const WRITE: Request<'static> = Request::Write {
     offset: 0,
@@ -123,9 +123,17 @@ enum Server {
     Closing,
 }
 
+/// Ticks of 5 ms, and the fence of the program.
+fn short_ticks() -> Pace {
+    Pace {
+        tick: Duration::from_millis(5),
+        ..Pace::default()
+    }
+}
+
 /// Continues with a drive whose server ends after this number of 10 ms. Returns whether the server
 /// had ended by then.
-fn returns_after(server_is: Server, steps: u32) -> bool {
+fn returns_after(server_is: Server, steps: u32, pace: Pace) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("drive.sock");
     let server = UnixListener::bind(&path).unwrap();
@@ -147,7 +155,7 @@ fn returns_after(server_is: Server, steps: u32) -> bool {
         drop(server);
     });
     let known = Known::from_bytes(&known()).unwrap();
-    let drive = Drive::again(&(Place::VfioUser(path), None), known, &[], None).unwrap();
+    let drive = Drive::again(&(Place::VfioUser(path), None), known, &[], None, pace).unwrap();
     let has_ended = ended.load(Ordering::SeqCst);
     drop((drive, stop));
     thread.join().unwrap();
@@ -157,20 +165,20 @@ fn returns_after(server_is: Server, steps: u32) -> bool {
 /// As long as the server may execute commands of the former process, no host is served.
 #[test]
 fn the_process_waits_for_the_commands_of_the_last_one() {
-    assert!(returns_after(Server::Silent, 60));
+    assert!(returns_after(Server::Silent, 20, short_ticks()));
 }
 
 /// It may still execute commands of the former process: only its end shows that it does not.
 #[test]
 fn a_server_that_closes_connections_is_waited_for_too() {
-    assert!(returns_after(Server::Closing, 60));
+    assert!(returns_after(Server::Closing, 20, short_ticks()));
 }
 
-mod slow {
-    use super::*;
-
-    #[test]
-    fn a_server_that_does_not_answer_is_waited_for_for_a_bounded_time() {
-        assert!(!returns_after(Server::Silent, 3000));
-    }
+#[test]
+fn a_server_that_does_not_answer_is_waited_for_for_a_bounded_time() {
+    let pace = Pace {
+        fence: Duration::from_millis(300),
+        ..short_ticks()
+    };
+    assert!(!returns_after(Server::Silent, 3000, pace));
 }

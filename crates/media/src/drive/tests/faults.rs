@@ -1,6 +1,7 @@
 //! A drive that hangs, and one that returns errors.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use port::{ByteRange, Cause, Channel as _, Outcome, Request};
 
@@ -274,7 +275,7 @@ fn a_drives_clock_ends_with_it() {
     let rig = Rig::new(Shape::default());
     let clock = rig.keeper.clock();
     let before = rig.drive.ticks();
-    let thread = std::thread::spawn(move || clock.run());
+    let thread = std::thread::spawn(move || clock.run(Duration::from_millis(1)));
     while rig.drive.ticks() == before {
         std::thread::yield_now();
     }
