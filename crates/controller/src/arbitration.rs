@@ -152,7 +152,7 @@ mod tests {
         wanted.iter().map(claim).collect()
     }
 
-    /// What each queue gets in `turns` turns in which it always has commands.
+    /// Commands that each queue gets in `turns` turns in which it always has some.
     fn saturated(arbiter: &mut Arbiter, queues: &[QueuePriority], turns: u32) -> Vec<u32> {
         let wanted: Vec<_> = queues.iter().map(|priority| (*priority, 1000)).collect();
         let mut sums = vec![0; queues.len()];

@@ -161,12 +161,12 @@ pub struct ReactorCounters {
 /// Records that are kept of queues that are gone.
 const PAST_RECORDS: usize = 256;
 
-/// What queues of a controller have counted that are gone.
+/// Counts of a controller's queues that are gone.
 #[derive(Debug)]
 pub struct Past {
     /// Errors.
     pub statuses: StatusCounts,
-    /// What came to each namespace.
+    /// Commands for each namespace.
     pub namespaces: EachNamespace,
     /// Watched commands.
     pub flight: LaneFlight,
@@ -176,7 +176,7 @@ pub struct Past {
     pub queues: BTreeMap<u16, PastQueue>,
 }
 
-/// What completion queues of one identifier have counted.
+/// Counts of the completion queues of one identifier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PastQueue {
     /// Completions posted.
@@ -197,7 +197,7 @@ impl Default for Past {
     }
 }
 
-/// What a controller has counted, all of it at one time.
+/// Counts of a controller, all of one time.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
     /// Counts of its SMART log.
@@ -254,7 +254,7 @@ pub struct HostCounted {
 }
 
 impl Past {
-    /// What it and a queue that is gone have counted. A new one: a snapshot that holds both the
+    /// Its counts and those of a queue that is gone. A new value: a snapshot that holds both the
     /// former one and the queue counts nothing twice.
     #[must_use]
     pub fn with_queue(

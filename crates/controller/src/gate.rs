@@ -5,8 +5,8 @@
 //! segment, no address and no room of a medium, so it blocks no unmap and no change of namespaces.
 //! Behind it in its queue, commands of other flows go on.
 //!
-//! What it does NOT do: decide. With tenants the engine does; without them lanes use [`Open`],
-//! which costs nothing.
+//! A gate that decides is the engine's, with tenants; without them lanes use [`Open`], which costs
+//! nothing.
 
 use port::namespace::Namespace;
 use port::time::Time;

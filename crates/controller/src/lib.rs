@@ -7,8 +7,8 @@
 //! Reading order: [`port`] (implemented by a medium), [`lane`] (one completion queue with its
 //! submission queues: the hot path), [`sgl`], [`command`], then the admin side.
 //!
-//! What it does NOT do: it raises no interrupt and answers no socket (transports do), moves no data
-//! (media do), and does not schedule (the engine does).
+//! Not included: interrupts and answers on sockets (transports), moving data (media), and
+//! scheduling (the engine).
 #![forbid(unsafe_code)]
 #![deny(
     clippy::disallowed_types,

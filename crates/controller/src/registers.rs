@@ -112,7 +112,7 @@ impl Registers {
             aqa,
             asq,
             acq,
-            // What was unmasked is looked at again by a successor in any case.
+            // A successor looks again at unmasked vectors in any case.
             unmasked: _,
             reset_wanted,
             subsystem_reset_wanted,

@@ -56,7 +56,7 @@ impl Controller {
             if claim.granted > 0
                 && let Some(cqid) = self.queues.cqid_of_sq(sqid)
             {
-                // What is granted is for this turn: its lane takes it.
+                // The grant is for this turn: its lane takes it.
                 self.doorbells.kick(cqid);
             }
         }

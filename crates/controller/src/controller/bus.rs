@@ -235,7 +235,7 @@ impl Controller {
         if self.bus.withheld.is_empty() {
             return false;
         }
-        // What is not posted yet is saved with each one that is.
+        // Completions that are not posted yet are saved with each one that is.
         while !self.bus.off && !self.bus.withheld.is_empty() {
             let (cid, dwords, status) = self.bus.withheld.remove(0);
             self.post_admin_with(cid, dwords, status);

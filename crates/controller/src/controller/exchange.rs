@@ -371,7 +371,7 @@ impl Controller {
                 self.raise_warnings(CriticalWarning::new().with_ttc(beyond));
             }
             FeatureId::ASYNCHRONOUS_EVENT_CONFIGURATION => {
-                // What is not asked for any more is not told either.
+                // Events that are not asked for any more are not reported either.
                 self.admin
                     .events
                     .configure(self.features.event_configuration());
@@ -393,7 +393,7 @@ impl Controller {
             let set = namespace.set.as_ref()?;
             set.zone_of(namespace, failed.lba)
         });
-        // What cannot be written is read only from here on (ZNS 1.1, 2.1.1.3).
+        // A zone that cannot be written is read only from here on (ZNS 1.1, 2.1.1.3).
         let not_written = [Status::WRITE_FAULT, Status::CAPACITY_EXCEEDED];
         if let Some(zslba) = zone.filter(|_| not_written.contains(&failed.status)) {
             self.logs.changed_zones.add(failed.nsid, zslba);

@@ -32,7 +32,8 @@ pub enum Failure {
     /// A medium could not be flushed at a shutdown.
     #[error("a medium was not flushed before shutdown: see its errors above")]
     NotFlushed,
-    /// What another process has left cannot be continued with, or its commands do not end.
+    /// The state that another process has left does not allow to continue, or its commands do not
+    /// end.
     #[error("the controller cannot go on where the last process ended: reset the controller")]
     NotRestored,
     /// Another server has its medium, as before or after a migration.
@@ -117,7 +118,7 @@ pub enum RestoreError {
     /// It is dynamic: its association ended with the process.
     #[error("a controller over fabrics ends with its process: let its host connect again")]
     Dynamic,
-    /// What was saved contradicts itself.
+    /// The saved state contradicts itself.
     #[error("the saved state of the controller is damaged: {0}")]
     Damaged(&'static str),
 }

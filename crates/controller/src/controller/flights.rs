@@ -21,7 +21,7 @@ pub(crate) struct Flights {
 
 impl Controller {
     /// Watches commands of every queue from now on, also of those that its host will make, or none
-    /// any more. What was counted stays.
+    /// any more. Counts stay.
     pub fn watch_commands(&mut self, spec: Option<WatchSpec>, lanes: &mut impl LaneTable) {
         self.flights.spec = spec;
         for cqid in 1..=self.config.queues {

@@ -230,9 +230,9 @@ impl Controller {
         if self.elsewhere {
             return self.fail(Failure::Elsewhere);
         }
-        // What a host wrote there while we were disabled, as one does that does not know of a
-        // reset, names no entries of the queues that it has now; it submits the first command after
-        // RDY (Base 2.1, 3.5.1).
+        // Values that a host wrote there while we were disabled, as one does that does not know of
+        // a reset, name no entries of the queues that it has now; it submits the first command
+        // after RDY (Base 2.1, 3.5.1).
         self.doorbells.pages.zero_all();
         match self.make_admin_queue() {
             Ok(admin) => {

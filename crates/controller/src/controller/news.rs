@@ -1,4 +1,4 @@
-//! What a controller has yet to tell its lanes, and how many messages to them hosts may know of.
+//! Changes that a controller has yet to send to its lanes, and how many messages hosts may know of.
 //!
 //! Invariant: a change is counted before the host can learn of it. A lane on another reactor
 //! fetches nothing before it has received as many messages (`memory::MailCount`).

@@ -32,7 +32,7 @@ use crate::config::ControllerConfig;
 use crate::lane::{KnownSq, LaneCommand, LaneTable, QueueName, Registration, ShadowSpec};
 use crate::state::TailPhase;
 
-/// What a process that died has left of a controller.
+/// State that a process that died has left of a controller.
 #[derive(Clone, Debug)]
 pub struct Left {
     /// Its state file.

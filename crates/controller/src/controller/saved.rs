@@ -72,8 +72,8 @@ pub struct ControllerState {
     pub doorbell_buffers: [u64; 2],
     /// Bit `n`: completion queue `n + 1` exists. The area of any other has no lane.
     pub cqs: u64,
-    /// Completion queue of each submission queue from 1 on; 0 where there is none. What else there
-    /// is to know of a queue is in its lane's area.
+    /// Completion queue of each submission queue from 1 on; 0 where there is none. The rest of a
+    /// queue's state is in its lane's area.
     pub sq_cqids: [u16; MAX_IO_QUEUES as usize],
     /// Queue Priority of each submission queue from 1 on.
     pub sq_priorities: [u8; MAX_IO_QUEUES as usize],
@@ -112,7 +112,7 @@ pub struct Unread {
 }
 
 open_enum! {
-    /// What an admin command waits for.
+    /// Event that an admin command waits for.
     pub struct WaitingKind(u16) {
         /// The deletion of a submission queue.
         DELETE_SQ = 1;
@@ -156,11 +156,11 @@ pub struct AdminState {
     pub sq_shadow: u32,
     /// As `sq_shadow`.
     pub cq_shadow: u32,
-    /// What is known of the doorbells.
+    /// State of the doorbells.
     pub sq_bell: BellState,
     /// As `sq_bell`.
     pub cq_bell: BellState,
-    /// What the host has not read of.
+    /// Logs and events that the host has not read.
     pub unread: Unread,
     /// 0.
     pub reserved: [u8; 5],
@@ -182,7 +182,7 @@ pub struct WaitingState {
     pub sqe_end: [u64; 5],
     /// Its command identifier.
     pub cid: u16,
-    /// What it waits for.
+    /// Event that it waits for.
     pub kind: WaitingKind,
     /// The queue of that: it is deleted, or holds the command to abort. Of one that has ended, its
     /// status.
@@ -264,7 +264,7 @@ pub(super) fn create(
     })
 }
 
-/// What a process that died has saved.
+/// Saved state of a process that died.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) state: ControllerState,

@@ -17,7 +17,7 @@ const APPEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_APPEND.0);
 const MANAGEMENT_SEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_MANAGEMENT_SEND.0);
 const MANAGEMENT_RECEIVE: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_MANAGEMENT_RECEIVE.0);
 
-/// What a command that completes leaves in its slot.
+/// State that a command that completes leaves in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaves {
     /// Nothing: the slot is free.

@@ -117,7 +117,8 @@ impl Queues {
             self.ring_absent(position);
             return;
         }
-        // What another turn can do: as much as there is room for, and what waits for its channel.
+        // Another turn can do as much as there is room for, and the commands that wait for their
+        // channel.
         let room = room.saturating_sub(available - left);
         turn.pending += match went {
             Went::On | Went::Two => left.min(room),
@@ -188,7 +189,8 @@ impl Queues {
         }
     }
 
-    /// Fetches `count` commands, or up to one that has to wait. What became of the last one.
+    /// Fetches `count` commands, or up to one that has to wait. Returns the outcome of the last
+    /// one.
     pub(super) fn fetch<C: Channel, G: Gate>(
         &mut self,
         position: usize,

@@ -139,7 +139,7 @@ impl Queues {
         let statuses = match status {
             // The write may have been refused before.
             Status::SUCCESSFUL_COMPLETION => (status, self.slots.get(second).error),
-            // What was compared was the same (NVM 1.1, 2.1.3.1: the status of Compare is not
+            // The compared data was the same (NVM 1.1, 2.1.3.1: the status of Compare is not
             // affected).
             Status::WRITE_FAULT | Status::CAPACITY_EXCEEDED => {
                 (Status::SUCCESSFUL_COMPLETION, status)

@@ -134,7 +134,7 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
     /// The flow that it waits for.
     #[inline]
     pub(super) fn may_pass(&mut self, nsid: u32) -> Result<Option<FlowId>, FlowId> {
-        // What names no namespace, or all of them, is no flow's.
+        // A command for no namespace, or for all of them, is no flow's.
         let Some(namespace) = self.namespaces.get(nsid) else {
             return Ok(None);
         };

@@ -338,7 +338,7 @@ impl Registration {
         self.count
     }
 
-    /// What the buffers had in all doorbells.
+    /// Initial values of all doorbells in the buffers.
     pub(crate) fn all_initial(&self) -> &[Option<u32>; DOORBELLS] {
         &self.initial
     }

@@ -142,7 +142,7 @@ pub struct LaneConfig {
 }
 
 impl LaneConfig {
-    /// What of the completion queue is saved once.
+    /// The part of the completion queue that is saved once.
     fn queue(&self) -> QueueHead {
         QueueHead {
             base: self.base.0,

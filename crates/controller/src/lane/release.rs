@@ -27,7 +27,7 @@ use crate::gate::{FlowId, Gate};
 use crate::state::{Index, SlotState};
 
 impl Queues {
-    /// A command of that flow may not go now. What to go on with in its queue.
+    /// A command of that flow may not go now. Returns how to continue with its queue.
     #[cold]
     pub(super) fn hold(&mut self, index: u16, position: usize, flow: FlowId) -> Went {
         let sqe = self.slots.get(index).sqe();

@@ -1,4 +1,4 @@
-//! What a lane has to tell its controller.
+//! A lane's reports to its controller.
 //!
 //! Invariants:
 //! - An epoch and a generation are reported as drained once each, in order.

@@ -56,7 +56,7 @@ enum Restored {
     Told,
 }
 
-/// What the end of a stop or of a leave waits for.
+/// Condition for the end of a stop or of a leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaits {
     /// No command in a medium.
@@ -206,7 +206,7 @@ impl Service {
         self.ending
     }
 
-    /// What a stop or a leave of the bus still waits for, if there is one.
+    /// The condition that a stop or a leave of the bus still waits for, if there is one.
     pub(super) fn awaits(&self) -> Option<Awaits> {
         match self.stop {
             Stop::No | Stop::Leaving | Stop::Left if self.restored == Restored::Replaying => {

@@ -160,7 +160,7 @@ mod tests {
         }
         assert_eq!(free, 4);
         assert_eq!(share.allowance(1, free), 4);
-        // What the other one takes is its own.
+        // The other one takes a place of its own.
         share.take(1);
         assert_eq!(share.allowance(1, free - 1), 3);
         assert_eq!(share.allowance(0, free - 1), 0);

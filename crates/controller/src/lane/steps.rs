@@ -60,8 +60,8 @@ impl Steps {
         })
     }
 
-    /// True where a turn would find something to do. What found its channel full is no work before
-    /// a reap.
+    /// True where a turn would find something to do. A command that found its channel full is no
+    /// work before a reap.
     pub(super) fn is_due(&self) -> bool {
         let begins = !self.waiting.is_empty() && !self.going.is_full();
         begins || self.going.iter().any(|going| going.at == At::Between)

@@ -51,7 +51,7 @@ struct Tally {
 
 impl Queues {
     /// Fetches `left` commands of the submission queue at `position`, as long as they are plain
-    /// ones. What is left of them is left in `left`. The order of the stores is that of
+    /// ones. The number of the remaining ones is in `left` then. The order of the stores is that of
     /// [`crate::state`].
     pub(super) fn go_straight<C: Channel, G: Gate>(
         &mut self,

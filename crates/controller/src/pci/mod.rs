@@ -257,8 +257,8 @@ impl ConfigSpace {
         std::array::from_fn(|at| self.bytes[at])
     }
 
-    /// What a process that died has saved: the bits that a host can write. `mastered`: the host had
-    /// set Bus Master Enable since power-on.
+    /// Restores the saved state of a process that died: the bits that a host can write. `mastered`:
+    /// the host had set Bus Master Enable since power-on.
     pub(crate) fn restore(&mut self, saved: &[u8; SAVED], mastered: bool) {
         for (at, saved) in saved.iter().enumerate() {
             let writable = self.writable[at];

@@ -27,7 +27,7 @@ pub(crate) struct CqState {
     pub cqid: u16,
     /// The shadow of its doorbell when that was registered, where that is known.
     pub shadow: u32,
-    /// What is known of its doorbell.
+    /// State of its doorbell.
     pub bell: BellState,
 }
 
@@ -75,7 +75,7 @@ impl Cq {
     }
 
     /// The queue of a process that died, whose places are all free except those of posted entries.
-    /// What was saved has been checked: its positions are in the ring.
+    /// The saved state has been checked: its positions are in the ring.
     ///
     /// # Errors
     /// As of [`Cq::new`].
@@ -105,7 +105,7 @@ impl Cq {
         })
     }
 
-    /// What is known of its doorbell's shadow, which the caller saves.
+    /// State of its doorbell's shadow, which the caller saves.
     pub(crate) fn saved_bell(&mut self) -> (u32, BellState) {
         self.doorbell.saved()
     }

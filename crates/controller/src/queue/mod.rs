@@ -146,7 +146,7 @@ impl Doorbell {
         }
     }
 
-    /// What is known of the shadow, for [`Doorbell::restore`].
+    /// State of the shadow, for [`Doorbell::restore`].
     fn saved(&mut self) -> (u32, BellState) {
         self.unsaved = false;
         let bell = BellState::new()

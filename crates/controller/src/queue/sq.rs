@@ -74,7 +74,7 @@ impl Sq {
         }
     }
 
-    /// The queue of a process that died. What was saved has been checked: its positions are in the
+    /// The queue of a process that died. The saved state has been checked: its positions are in the
     /// ring.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl Sq {
         })
     }
 
-    /// What is known of its doorbell's shadow, which the caller saves.
+    /// State of its doorbell's shadow, which the caller saves.
     pub(crate) fn saved_bell(&mut self) -> (u32, BellState) {
         self.doorbell.saved()
     }

@@ -120,7 +120,7 @@ impl Controller {
         Ok(Reply::Done(0))
     }
 
-    /// What features depend on.
+    /// Properties that features depend on.
     pub(crate) fn feature_context(&self) -> FeatureContext {
         FeatureContext {
             queues: self.config.queues,

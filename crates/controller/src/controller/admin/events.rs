@@ -319,7 +319,7 @@ mod tests {
         // Errors are reported whatever the event configuration says.
         events.raise(Event::InvalidDoorbellRegister, none);
         assert_eq!(events.next(), Some((1, 0x0001_0000)));
-        // What was raised and is not asked for any more is forgotten.
+        // An event that was raised and is not asked for any more is forgotten.
         events.raise(Event::NamespaceChanged, (1 << 8).into());
         events.configure(none);
         assert_eq!(events.next(), None);

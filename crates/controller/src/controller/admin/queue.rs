@@ -22,9 +22,9 @@ pub(crate) struct AdminLeft {
     pub(crate) sq_head: u32,
     /// The next entry to post to.
     pub(crate) cq_tail: TailPhase,
-    /// What is known of the submission queue's doorbell.
+    /// State of the submission queue's doorbell.
     pub(crate) sq_bell: (u32, BellState),
-    /// What is known of the completion queue's doorbell.
+    /// State of the completion queue's doorbell.
     pub(crate) cq_bell: (u32, BellState),
     /// The completion that was being posted.
     pub(crate) posting: Option<Cqe>,

@@ -1,5 +1,5 @@
-//! What a controller knows of its admin queue: the queue, the commands that wait, and the events
-//! and notifications that are still to be reported.
+//! A controller's side of its admin queue: the queue, the commands that wait, and the events and
+//! notifications that are still to be reported.
 //!
 //! Invariant: all of it ends with a reset, as the host expects no answer of an earlier life.
 
@@ -26,7 +26,7 @@ pub(crate) struct AdminSide {
     pub(crate) aborted_requests: Vec<u16>,
     pub(crate) events: Events,
     pub(crate) notifications: Notifications,
-    /// What a process that died has left to execute again, or to complete, first.
+    /// Commands of a process that died, to execute again or to complete before any other.
     pub(crate) interrupted: Interrupted,
     /// A process before has had it, and no command has been executed since.
     pub(crate) is_restored: bool,

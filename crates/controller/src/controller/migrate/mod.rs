@@ -65,9 +65,9 @@ pub enum MigrateError {
         "the state is of another drive: it has {theirs}, and this controller has {ours}: configure both servers alike"
     )]
     Other {
-        /// What the other one has, or that it has nothing more.
+        /// Value of the other one, or the statement that it has nothing more.
         theirs: String,
-        /// What this one has.
+        /// Value of this one.
         ours: String,
     },
     /// Another server has the media, and so the state.
@@ -135,8 +135,8 @@ impl Moved {
 }
 
 impl Controller {
-    /// What a host can see of the controller and its namespaces and may rely on, a line for each
-    /// property. The firmware's revision is not among them: a drive may move to another version.
+    /// Properties of the controller and its namespaces that a host can see and may rely on, one a
+    /// line. The firmware's revision is not among them: a drive may move to another version.
     #[must_use]
     pub fn appearance(&self) -> String {
         use std::fmt::Write as _;
@@ -211,7 +211,7 @@ impl Controller {
     }
 
     /// A controller with the state of one on another server, in the place of a former one, which
-    /// has left the subsystem. It is halted. What the host rings is in `doorbells` from now on.
+    /// has left the subsystem. It is halted. The host rings in `doorbells` from now on.
     ///
     /// # Errors
     /// [`MigrateError`]. Neither `subsystem` nor `lanes` has the controller then.

@@ -25,7 +25,7 @@ const INTERRUPTED: u16 = 0x021;
 const SAVE: u32 = 1 << 31;
 const BLOCK_ERASE: u32 = 2;
 
-/// What the host does, one after the other, with these bytes in its data page.
+/// Actions of the host, one after the other, with these bytes in its data page.
 enum Act {
     /// An admin command, its status and Dword 0.
     Admin(Sqe, Vec<u8>, (u16, u32)),
@@ -336,7 +336,7 @@ fn a_command_without_a_name_is_interrupted() {
     let cid = rig.submit(create);
     rig.turns(2);
     assert_eq!(rig.peek(), None, "it waits");
-    // What a process left there that knew no names.
+    // The state of a process that knew no names.
     rig.controller.state().set_format_version(6).unwrap();
     rig.revive();
     rig.turns(4);

@@ -1,4 +1,4 @@
-//! What drives behind namespaces say of themselves, as hosts see it (Base 2.1, 5.1.12.1.3).
+//! Reports of drives behind namespaces, as hosts see them (Base 2.1, 5.1.12.1.3).
 
 use std::sync::Arc;
 

@@ -120,7 +120,7 @@ fn identify_controller_by_offset() {
     assert_eq!(id[1806], 0, "DCTYPE: no Discovery controller");
     // Everything else is as over PCIe.
     let fields = [
-        // What is of ANA is tested in `access`.
+        // ANA is tested in `access`.
         76..77,
         78..80,
         92..100,
@@ -487,7 +487,7 @@ fn hosts_learn_of_a_change_of_what_the_entrance_has() {
     for host in [1, 2] {
         assert_eq!(world.at(host).identify(0x00, 1, 0).unwrap()[26] & 0xf, 1);
     }
-    // Who asked is not told.
+    // The controller that asked is not notified.
     assert!(world.at(1).reap().is_none());
 }
 

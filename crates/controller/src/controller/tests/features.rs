@@ -402,7 +402,7 @@ fn turning_the_write_cache_off_takes_effect() {
     let mut rig = Rig::enabled();
     rig.create_pair(1, 8);
     assert!(!write_is_fua(&mut rig, 0));
-    // What was written before is flushed before the command completes.
+    // Data that was written before is flushed before the command completes.
     rig.medium(0).seen.clear();
     rig.medium(0).manner = Manner::Hanging;
     let cid = rig.submit(Sqe {

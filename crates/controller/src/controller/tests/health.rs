@@ -1,5 +1,5 @@
-//! What SMART / Health Information and the error log keep over a restart of the program (Base 2.1,
-//! 5.1.12.1.2 and 5.1.12.1.3).
+//! SMART / Health Information and the error log over a restart of the program (Base 2.1, 5.1.12.1.2
+//! and 5.1.12.1.3).
 
 use nvme_spec::Sqe;
 use subsystem::{ControllerId, ControllerRecord, HealthRecord, SubsystemConfig};

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::rig::*;
 
-/// What a hostile host does.
+/// Actions of a hostile host.
 #[derive(Clone, Debug)]
 enum Act {
     /// Writes these bytes to a BAR.

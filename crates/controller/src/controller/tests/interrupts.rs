@@ -45,7 +45,7 @@ impl Rig {
         status[0] >> 3 & 1 == 1
     }
 
-    /// What was raised since the last call.
+    /// Interrupts raised since the last call.
     pub(super) fn raised(&mut self) -> Vec<Interrupt> {
         std::mem::take(&mut self.interrupts)
     }
@@ -81,7 +81,7 @@ impl Rig {
         self.raised_by_read(qid, index)
     }
 
-    /// What another look at the queues raises, when the host had time to acknowledge.
+    /// Interrupts that another look at the queues raises, when the host had time to acknowledge.
     fn looked_again(&mut self) -> Vec<Interrupt> {
         self.handler_ends();
         self.controller.recheck_interrupts(false);
@@ -280,7 +280,7 @@ fn the_pin_falls_with_a_reset_and_with_a_deleted_queue() {
     assert!(!rig.interrupt_status());
 }
 
-/// What the register or a mapped page does not tell: the host acknowledges in its doorbell buffers.
+/// Neither the register nor a mapped page shows it: the host acknowledges in its doorbell buffers.
 #[test]
 fn with_doorbell_buffers_the_host_is_asked_to_ring_for_each_acknowledgement() {
     let mut rig = rig();

@@ -6,7 +6,7 @@ use subsystem::{Allocated, NamespaceRecord, Pool, Record, Subsystem, SubsystemCo
 use super::rig::{Rig, config};
 use crate::crash;
 
-/// What is kept, and what is about to be.
+/// The kept record, and the one that is about to be kept.
 pub(super) struct Keeper {
     kept: Record,
     taken: Option<(u64, Record)>,
@@ -26,7 +26,7 @@ impl Keeper {
         self.taken = subsystem.take_record();
     }
 
-    /// What is kept.
+    /// The kept record.
     pub(super) fn kept(&self) -> &Record {
         &self.kept
     }

@@ -314,7 +314,7 @@ fn smart_counts_what_the_host_moved() {
         "data units"
     );
     assert_eq!((u64_at(&smart, 64), u64_at(&smart, 80)), (4, 2), "commands");
-    // What was counted stays when the queues go.
+    // Counts stay when the queues go.
     assert_eq!(rig.delete_sq(1), OK);
     assert_eq!(rig.delete_cq(1), OK);
     let after = rig.log(0x02, 0, 512).unwrap();

@@ -76,7 +76,7 @@ struct Modelled {
     at: usize,
     bytes: u64,
     lba: u64,
-    /// What every byte of it holds.
+    /// Value of each of its bytes.
     content: u8,
 }
 

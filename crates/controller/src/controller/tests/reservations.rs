@@ -23,7 +23,7 @@ const OPCODES: u8 = 8;
 /// Both hosts. The subsystem stays with the one whose turn it is.
 struct Pair {
     rigs: [Rig; 2],
-    /// Who has the subsystem.
+    /// The controller that has the subsystem.
     at: usize,
     sent: [u32; 2],
 }
@@ -286,7 +286,7 @@ fn a_reservation_is_told_when_no_older_write_is_in_flight() {
     let acquired = pair.send(0, acquire, &keys);
     pair.turns(8);
     assert_eq!((pair.done(0, acquired), pair.done(1, late)), (None, None));
-    // What comes now conflicts at once, and is the first to complete.
+    // A command that comes now conflicts at once, and is the first to complete.
     pair.send(1, write, &[0; 512]);
     pair.turns(8);
     assert_eq!(pair.done(1, 0), Some(CONFLICT));

@@ -19,7 +19,7 @@ use crate::crash::{self, Death};
 use crate::lane::{LaneCommand, LaneEvent, LaneTable as _};
 use crate::state::{FORMAT_VERSION, OLDEST_VERSION, QueueState, SqState};
 
-/// What the host does, one after the other.
+/// Actions of the host, one after the other.
 enum Act {
     /// An admin command, and the status that it ends with.
     Admin(Sqe, u16),
@@ -224,7 +224,7 @@ fn every_admin_command_completes_once_wherever_the_process_dies() {
     }
 }
 
-/// What a host begins with a register, and the status (CSTS) that tells it the end.
+/// An action that a host begins with a register, and the status (CSTS) that shows its end.
 fn ends(begin: impl Fn(&mut Rig), status: u32) {
     let mut died = true;
     for point in 0.. {

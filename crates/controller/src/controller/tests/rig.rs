@@ -242,7 +242,7 @@ impl Rig {
         rig
     }
 
-    /// What a process has left of the controller, with this state.
+    /// The controller as a process has left it, with its state in `file`.
     pub(super) fn left(&self, file: Arc<StateFile>) -> Left {
         Left {
             file,

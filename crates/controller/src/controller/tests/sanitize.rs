@@ -339,7 +339,7 @@ fn it_reaches_unallocated_space_and_nobody_elses_bytes() {
     );
     let other = world.medium(1).bytes.clone();
     assert!(other[32_768..65_536].iter().all(|byte| *byte == 0));
-    // What lies beside is another subsystem's.
+    // Bytes beside it are another subsystem's.
     assert!(
         other[..32_768]
             .iter()
@@ -403,7 +403,7 @@ fn a_restart_begins_it_again_and_later_ones_do_not() {
     assert_eq!(log(world.at(0)), (0xffff, SANITIZED | GDE, BLOCK_ERASE));
     let sanitize = record.unwrap().sanitize;
     assert_eq!(sanitize.outcome, SanitizeOutcome::Succeeded);
-    // What is written from now on stays, whatever happens.
+    // Data written from now on stays, whatever happens.
     let config = SubsystemConfig {
         sanitize,
         ..keeping()

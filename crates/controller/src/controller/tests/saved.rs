@@ -1,5 +1,5 @@
-//! What a controller's process leaves when it dies: at every ordered store of a few admin commands,
-//! the state before a command or the one after it, and no mixture.
+//! State that a controller's process leaves when it dies: at every ordered store of a few admin
+//! commands, the state before a command or the one after it, and no mixture.
 
 use super::rig::*;
 use crate::crash::{self, Death};
@@ -25,7 +25,7 @@ fn posted(rig: &mut Rig) -> u32 {
     rig.cq_head
 }
 
-/// What the saved state says, in commands of the script that it has; checks that all of it is of
+/// The commands of the script that the saved state has, as a number; checks that all of it is of
 /// the same command.
 fn check(rig: &mut Rig) -> u32 {
     let (state, admin) = (rig.controller.saved_state(), rig.controller.saved_admin());

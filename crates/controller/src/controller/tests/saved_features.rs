@@ -27,7 +27,7 @@ const SAVEABLE: [(u32, u32, u32, u32, u32); 10] = [
     (0x0b, 0x0000_0102, 0, 0x0000_0102, 0),
 ];
 
-/// What the record of the subsystem holds.
+/// Features in the record of the subsystem.
 fn kept(rig: &Rig) -> SavedFeatures {
     let record = rig.subsystem.controller_record(rig.controller.id());
     record.unwrap().features.clone()
@@ -96,7 +96,7 @@ fn a_saved_value_outlives_a_reset_and_one_that_is_not_saved_does_not() {
     for (fid, _, which, value, _) in SAVEABLE {
         assert_eq!(get(&mut rig, fid, CURRENT, which), value, "{fid:#x}");
     }
-    // What is set without SV after that is current until the next reset.
+    // A value that is set without SV after that is current until the next reset.
     assert_eq!(set(&mut rig, 0x08, 0x0101), OK);
     assert_eq!(get(&mut rig, 0x08, CURRENT, 0), 0x0101);
     assert_eq!(get(&mut rig, 0x08, SAVED, 0), 0x0a07);
@@ -336,7 +336,7 @@ fn a_save_that_fails_changes_nothing() {
         }
         assert_eq!(kept(&rig), SavedFeatures::default(), "{fid:#x}");
     }
-    // What the next process finds is that, too: the record is written again.
+    // The next process finds that, too: the record is written again.
     let (version, record) = rig.subsystem.take_record().expect("something to keep");
     assert_eq!(record.controllers[0].features, SavedFeatures::default());
     rig.subsystem.kept(version);
@@ -404,7 +404,7 @@ fn a_reset_ends_what_waits_to_be_kept() {
     assert_eq!(get(&mut rig, 0x08, CURRENT, 0), 0x0a07);
 }
 
-/// What a host or the operator does to features.
+/// Actions of a host or the operator on features.
 #[derive(Clone, Debug)]
 enum Deed {
     /// Set the value at this index of [`SAVEABLE`], or its default; to be saved or not.

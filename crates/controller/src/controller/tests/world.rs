@@ -207,7 +207,7 @@ impl World {
     }
 }
 
-/// What a host sends to create a namespace (NVM 1.1, 4.1.6).
+/// Data of a host that creates a namespace (NVM 1.1, 4.1.6).
 #[derive(Clone, Copy)]
 pub(super) struct Fields {
     pub(super) nsze: u64,

@@ -1,4 +1,4 @@
-//! What each command does, and what each mistake is answered with (NVM 1.1, chapter 3).
+//! Effects of each command, and the answer to each mistake (NVM 1.1, chapter 3).
 
 use std::sync::Arc;
 

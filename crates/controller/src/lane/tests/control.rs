@@ -153,7 +153,7 @@ fn abort_finds_what_waits_in_the_lane() {
     assert!(!abort(1, 2), "once");
     let done = rig.completions();
     assert_eq!(statuses(&done), [(2, Status::COMMAND_ABORT_REQUESTED)]);
-    // What was behind it goes on.
+    // The command behind it goes on.
     rig.medium().capacity = 9;
     rig.turn();
     rig.medium().release(9);

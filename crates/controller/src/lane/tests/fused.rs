@@ -331,7 +331,7 @@ fn force_unit_access_is_each_commands_own() {
         assert_eq!(run_pair(&mut rig, pair), (OK, OK));
         assert_eq!(rig.medium().seen, expected);
     }
-    // What cannot be written is not committed: neither is done.
+    // A pair that cannot be written is not committed: neither is done.
     let mut refused = second;
     refused.cdw12 = 1 << 20;
     assert_eq!(run_pair(&mut rig, (fua(&first), refused)), (FAILED, FIELD));
@@ -441,7 +441,7 @@ fn a_pair_that_hangs_is_given_up_together() {
     assert_eq!(rig.lane.queues.cq.free(), 15);
 }
 
-/// What commands of one block, all of them zeros, end with: a queue read from its start to its end.
+/// Statuses of commands of one block, all of them zeros: a queue read from its start to its end.
 fn predict(commands: &[Sqe]) -> Vec<Status> {
     let fuse = |at: usize| commands.get(at).map(|sqe: &Sqe| u8::from(sqe.flags) & 3);
     let mut statuses = Vec::new();

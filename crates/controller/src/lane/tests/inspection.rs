@@ -266,7 +266,7 @@ fn commands_in_flight_are_counted_for_whoever_does_not_ask_the_lane() {
     assert_eq!(rig.lane.counters().completions.get(), 14);
 }
 
-/// What a host does.
+/// Actions of a host.
 #[derive(Clone, Debug)]
 enum Act {
     Submit(u16, u8),

@@ -228,7 +228,7 @@ fn other_types_and_sub_types_are_invalid_types() {
         match identifier {
             DATA_BLOCK => assert_eq!(result, Ok(vec![At(at, 512)])),
             BIT_BUCKET => assert_eq!(result, Ok(vec![Sink(512)])),
-            // What they point to is zeros: data blocks of nothing.
+            // They point to zeros: data blocks of nothing.
             SEGMENT | LAST_SEGMENT => assert_eq!(result, Err(LENGTH_INVALID)),
             _ => {
                 assert_eq!(result, Err(TYPE_INVALID), "{identifier:#x}");
@@ -282,7 +282,7 @@ fn a_list_may_be_longer_than_the_data_and_not_shorter() {
         let list = segment(&host, LAST_SEGMENT, page(2), &list[..2]);
         assert_eq!(write(&host, list, 512), expected);
     }
-    // What is not needed is not reached for, and is a list all the same.
+    // A segment that is not needed is not read, and is a list all the same.
     let tail = segment(&host, LAST_SEGMENT, page(3), &[data(0, 512), bucket(7)]);
     let list = segment(&host, SEGMENT, page(2), &[data(at, 600), data(0, 9), tail]);
     assert_eq!(read(&host, list, 512), Ok(vec![At(at, 512)]));
@@ -416,7 +416,7 @@ fn as_many_descriptors_as_the_limit_and_no_more() {
         let first = segment(&host, SEGMENT, page(20), &first);
         assert_eq!(read(&host, first, 512).map(|p| p.len()), expected);
     }
-    // What is too long is not even looked for.
+    // A segment that is too long is not even read.
     let list = raw(LAST_SEGMENT, 0x1000, 0xFFFF_FFF0);
     assert_eq!(read(&host, list, 512), Err(INVALID_NUMBER));
 }

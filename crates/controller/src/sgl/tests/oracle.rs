@@ -178,7 +178,7 @@ fn address() -> impl Strategy<Value = u64> {
     .prop_map(|at| Host::BASE + at)
 }
 
-/// What describes data, or the lack of it.
+/// Descriptors of data, or of the lack of it.
 fn block() -> impl Strategy<Value = Raw> {
     let length = || prop_oneof![3 => 0u32..6, 3 => 0u32..700, 1 => 4000u32..9000];
     prop_oneof![

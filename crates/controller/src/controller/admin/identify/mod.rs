@@ -281,7 +281,7 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
         .with_nvmcpys(true)
         .with_nvmcsa(true);
     c.fuses = Fuses::new().with_fcws(true);
-    // What a power failure leaves is known of one block and no more: there are no formats with
+    // The effect of a power failure is known of one block and no more: there are no formats with
     // blocks that a medium may tear (`Pool::max_lba_bytes`). So AWUPF is 0, one block; and of AWUN
     // and ACWU no more is promised either.
     c.cdfs = CopyDescriptorFormats::new().with_cdf0(true).with_cdf2(true);

@@ -45,7 +45,7 @@ pub(super) fn enable(rig: &mut Rig) {
     assert_eq!(cap >> 37 & 1, 1, "the NVM command set is offered");
     assert_eq!(cap >> 43 & 1, 1, "CC.CSS is 110b then");
     assert_eq!(cap >> 32 & 0xf, 0, "doorbells are four bytes apart");
-    // What an earlier reset of the subsystem left is cleared.
+    // The mark of an earlier reset of the subsystem is cleared.
     if rig.csts() & NSSRO != 0 {
         rig.write32(CSTS, NSSRO);
         assert_eq!(rig.csts() & NSSRO, 0);

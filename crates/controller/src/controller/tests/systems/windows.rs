@@ -71,7 +71,7 @@ fn features(rig: &mut Rig) {
     // Power states: 0 is the only one, and the one it is in.
     let power = rig.get_feature(0x02, 0, 0);
     assert_eq!((code(&power), power.dw0 & 0x1f), (OK, 0));
-    // What it asks for whether or not it is offered, it takes no for an answer: autonomous power
+    // It asks for these whether or not they are offered, and accepts a rejection: autonomous power
     // states, the host memory buffer, non-operational power.
     for fid in [0x0c, 0x0d, 0x11] {
         assert_eq!(code(&rig.get_feature(fid, 0, 0)), INVALID_FIELD, "{fid:#x}");
