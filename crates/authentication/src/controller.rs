@@ -64,7 +64,7 @@ impl std::fmt::Debug for Worked {
     }
 }
 
-/// What the controller has for its host.
+/// Message of the controller for its host.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     /// This message.
@@ -100,7 +100,7 @@ pub enum Concatenates {
     Always,
 }
 
-/// What both sides have agreed on.
+/// Parameters that both sides have agreed on.
 #[derive(Clone, Copy, Debug)]
 struct Agreed {
     hash: Hash,
@@ -108,7 +108,7 @@ struct Agreed {
     sc_c: Concatenation,
 }
 
-/// What of a reply is needed when its work is done.
+/// The part of a reply that is needed when its work is done.
 #[derive(Debug)]
 struct Replied {
     response: Vec<u8>,
@@ -177,7 +177,7 @@ impl ControllerSide {
         self.concatenates
     }
 
-    /// Who takes part.
+    /// Both parties.
     #[must_use]
     pub fn parties(&self) -> &Parties {
         &self.parties

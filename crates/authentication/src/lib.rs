@@ -12,8 +12,8 @@
 //! - A secret, and what is derived from it, has no text form and is cleared when it is dropped.
 //! - Proofs are compared in constant time, and powers are computed in constant time.
 //!
-//! What it does not do: it has no socket, clock, thread or source of random numbers, and speaks no
-//! TLS. It makes a key of TLS (secure channel concatenation), and keeps none.
+//! Not included: sockets, clocks, threads, a source of random numbers, and TLS. It makes a key of
+//! TLS (secure channel concatenation), and keeps none.
 
 #![forbid(unsafe_code)]
 #![warn(
@@ -89,7 +89,7 @@ impl std::fmt::Debug for Randomness {
     }
 }
 
-/// Who takes part, and what each side proves that it knows.
+/// Both parties, and the secret that each side proves to know.
 #[derive(Clone)]
 pub struct Parties {
     /// Host NQN.

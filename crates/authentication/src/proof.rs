@@ -1,4 +1,4 @@
-//! What each side proves that it knows (Base 2.1, 8.3.5.5.4 and 8.3.5.5.5).
+//! Proofs of both sides that they know a secret (Base 2.1, 8.3.5.5.4 and 8.3.5.5.5).
 
 use nvme_spec::authentication::Concatenation;
 
@@ -6,7 +6,7 @@ use crate::hash::{Hash, Hashed};
 use crate::secret::Secret;
 use crate::tls::Generated;
 
-/// What both sides know of an exchange, without the secrets.
+/// Values of an exchange that both sides know, without the secrets.
 pub(crate) struct Terms<'a> {
     pub(crate) hash: Hash,
     /// The value that Diffie-Hellman has given to both sides.

@@ -12,7 +12,7 @@ const LENGTHS: [usize; 3] = [32, 48, 64];
 /// Bytes of the CRC behind them.
 const CRC: usize = 4;
 
-/// What is wrong with the text of a secret. The text is not shown.
+/// Fault in the text of a secret. The text is not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
     /// Not of that form.

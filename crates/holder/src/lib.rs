@@ -14,8 +14,8 @@
 //! - Nothing that a host or a worker sends panics or blocks the holder, and what it keeps is
 //!   bounded.
 //!
-//! What it does NOT do: it knows no NVMe but the one register that says that a controller has
-//! failed, opens no medium, and starts no thread.
+//! Not included: it knows no NVMe but the one register that says that a controller has failed,
+//! opens no medium, and starts no thread.
 #![forbid(unsafe_code)]
 
 mod hold;

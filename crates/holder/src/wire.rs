@@ -63,7 +63,7 @@ pub(crate) mod field {
     pub(crate) const REFUSED: u16 = 3;
     /// Number of the worker, from 1.
     pub(crate) const GENERATION: u16 = 4;
-    /// What ended the worker before.
+    /// Cause of the last worker's end.
     pub(crate) const CAUSE: u16 = 5;
     /// When the worker before ended: nanoseconds of CLOCK_MONOTONIC.
     pub(crate) const ENDED: u16 = 6;
@@ -73,13 +73,13 @@ pub(crate) mod field {
     pub(crate) const WRITES: u16 = 8;
     /// Version of its program.
     pub(crate) const VERSION: u16 = 9;
-    /// What the service manager is notified of (sd_notify(3)).
+    /// Notice for the service manager (sd_notify(3)).
     pub(crate) const STATE: u16 = 10;
     /// The descriptor lets a device reach memory of hosts.
     pub(crate) const DEVICE: u16 = 11;
 }
 
-/// What is wrong with a message.
+/// Fault of a message.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Malformed {
     /// It ends within its head or within a field.
@@ -221,7 +221,7 @@ pub(crate) fn send(
     }
 }
 
-/// What comes next on a socket.
+/// The next item on a socket.
 #[derive(Debug)]
 pub(crate) enum Received {
     /// Nothing yet.

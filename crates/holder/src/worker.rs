@@ -51,7 +51,7 @@ pub enum HolderError {
     Variable,
 }
 
-/// What a worker says of its program.
+/// A worker's description of its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Its version, for people.
@@ -65,7 +65,7 @@ pub struct Program {
 /// The end of the worker before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Before {
-    /// What ended it.
+    /// Cause of its end.
     pub cause: String,
     /// When: the time of CLOCK_MONOTONIC.
     pub ended: Duration,

@@ -2,8 +2,8 @@
 
 use crate::constants::MAX_STRING;
 
-/// What is left of bytes that came. Each method takes from their front, or returns `None` where
-/// they are too few.
+/// The rest of bytes that came. Each method takes from their front, or returns `None` where they
+/// are too few.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes<'a>(pub &'a [u8]);
 

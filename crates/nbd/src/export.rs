@@ -13,7 +13,7 @@ pub struct BlockSizes {
     pub maximum: u32,
 }
 
-/// What a client can choose.
+/// An export that a client can choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     /// Its name: at most 4096 bytes. The empty name is the default export.
@@ -22,7 +22,7 @@ pub struct Export {
     pub description: String,
     /// Size in bytes.
     pub size: u64,
-    /// What its server does for it.
+    /// Features of its server.
     pub flags: TransmissionFlags,
     /// Its block sizes.
     pub block: BlockSizes,

@@ -7,7 +7,7 @@ use nvme_spec::tcp::{
 
 use crate::fault::Fault;
 
-/// What a side offers or asks for.
+/// Parameters that a side offers or asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Digests that a host asks for, or that a controller is willing to use.
@@ -21,7 +21,7 @@ pub struct Offer {
     pub max_r2t_z: u32,
 }
 
-/// What both sides have agreed on.
+/// Parameters that both sides have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
     /// Digests that are on.
@@ -93,7 +93,7 @@ impl Offer {
         Ok((response, agreement))
     }
 
-    /// What a host that has sent [`Offer::request`] agrees on by the controller's answer.
+    /// The agreement of a host that has sent [`Offer::request`], by the controller's answer.
     ///
     /// # Errors
     /// The answer has a digest that was not asked for, or a parameter out of its range. A digest

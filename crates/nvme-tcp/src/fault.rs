@@ -1,4 +1,4 @@
-//! What a peer may do wrong, and what a termination request says of it.
+//! Faults of a peer, and their form in a termination request.
 
 use nvme_spec::tcp::{FatalErrorStatus, PduType};
 

@@ -1,4 +1,4 @@
-//! What the head of a PDU says of the bytes that follow it, and whether it may.
+//! The head of a PDU: the bytes that follow it, and whether they may.
 
 use nvme_spec::tcp::{
     CapsuleCmd, CapsuleResp, CommonHeader, DIGEST_SIZE, DataHeader, IcReq, MAX_TERM_REQ_SIZE,
@@ -32,7 +32,7 @@ enum Data {
     Always,
 }
 
-/// What a receiver knows when a head arrives.
+/// State of a receiver when a head arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) side: Side,

@@ -11,8 +11,8 @@
 //!   connection ends.
 //! - A decoder hands on the same events however the bytes are cut into pieces.
 //!
-//! What it does not do: it has no socket, clock or buffer of data, and knows no command: whether a
-//! capsule with these data makes sense is for its receiver to judge.
+//! Not included: sockets, clocks, buffers of data, and commands: whether a capsule with these data
+//! makes sense is for its receiver to judge.
 //!
 //! Section names in comments are those of the NVMe/TCP transport specification 1.1 ("TCP 1.1").
 

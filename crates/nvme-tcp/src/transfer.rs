@@ -131,8 +131,8 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// What a host sends for an R2T of a command with `total` bytes of data, of which `sent` have
-    /// been asked for; `max` bytes at a time, above 0.
+    /// Data that a host sends for an R2T of a command with `total` bytes of data, of which `sent`
+    /// have been asked for; `max` bytes at a time, above 0.
     ///
     /// # Errors
     /// The R2T does not ask for what comes next, or for more than the command has.
@@ -154,8 +154,8 @@ impl Pieces {
         }
     }
 
-    /// What a controller sends of a command with `total` bytes of data; `max` bytes at a time,
-    /// above 0.
+    /// Data that a controller sends for a command with `total` bytes of data; `max` bytes at a
+    /// time, above 0.
     pub const fn of_read(cccid: u16, total: u32, max: u32) -> Self {
         Self {
             cccid,

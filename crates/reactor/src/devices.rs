@@ -1,4 +1,4 @@
-//! What a thread that looks after a block device asks of the device's reactor.
+//! Requests to a block device's reactor from the thread that looks after the device.
 
 use anyhow::{Context, anyhow};
 use engine::ControllerSlot;

@@ -119,7 +119,7 @@ impl ReactorHandle {
         Pulse(self.address.clone())
     }
 
-    /// What the thread of a controller's block device asks of this reactor.
+    /// Requests to this reactor from the thread of a controller's block device.
     pub fn devices(&self, slot: ControllerSlot) -> Devices {
         Devices::new(self.address(), slot)
     }
@@ -205,7 +205,7 @@ impl ReactorHandle {
         self.ask(Message::Counts)
     }
 
-    /// What the hosts of each controller over NVMe/TCP, NBD or vhost-user-blk have done.
+    /// Counters of the hosts of each controller over NVMe/TCP, NBD or vhost-user-blk.
     pub fn network_counts(&self) -> anyhow::Result<Vec<(ControllerSlot, NetworkCounts)>> {
         self.ask(Message::NetworkCounts)
     }

@@ -190,7 +190,7 @@ pub enum Way {
 pub struct Listening {
     /// The socket, which does not block.
     pub listener: TcpListener,
-    /// What its hosts get.
+    /// Configuration for its hosts.
     pub config: Arc<TargetConfig>,
     /// Most hosts at the same time.
     pub hosts: usize,

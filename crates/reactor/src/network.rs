@@ -1,5 +1,4 @@
-//! What the hosts of a controller over NVMe/TCP, NBD or vhost-user-blk have done: sums that only
-//! grow.
+//! Counters of the hosts of a controller over NVMe/TCP, NBD or vhost-user-blk: sums that only grow.
 
 use std::collections::BTreeMap;
 
@@ -14,25 +13,25 @@ use transport::{nbd, ublk, vhost_user};
 pub struct NetworkCounts {
     /// Hosts that have connected.
     pub hosts: u64,
-    /// What all associations have done, also those that have ended.
+    /// Counters of all associations, also of those that have ended.
     pub all: Counters,
-    /// What all NBD clients have done, also those that have ended.
+    /// Counters of all NBD clients, also of those that have ended.
     pub nbd: nbd::Counters,
-    /// What all front ends of vhost-user-blk have done, also those that have ended.
+    /// Counters of all front ends of vhost-user-blk, also of those that have ended.
     pub vhost: vhost_user::Counters,
-    /// What all block devices have done, also those that have ended.
+    /// Counters of all block devices, also of those that have ended.
     pub ublk: ublk::Counters,
     /// Associations, NBD clients, front ends and block devices that have ended, by the name of
     /// their end.
     pub ended: BTreeMap<&'static str, u64>,
-    /// What commands of hosts that have left moved.
+    /// Data moved by commands of hosts that have left.
     pub(crate) moved: HealthRecord,
     /// Connections that have become no queue, client or front end, by the name of their end or
     /// refusal.
     pub refused: BTreeMap<&'static str, u64>,
 }
 
-/// What a host has done.
+/// Counters of a host.
 #[derive(Clone, Debug)]
 pub(crate) enum Done {
     Tcp(Counters),

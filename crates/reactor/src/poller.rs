@@ -58,7 +58,7 @@ impl Source {
     }
 }
 
-/// What a descriptor is watched for.
+/// Events that a descriptor is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interest {
     pub(crate) input: bool,

@@ -35,7 +35,7 @@ pub struct HostView {
     pub export: Option<String>,
     /// Address of its admin connection, or of its only one. `None`: it has come over a UNIX socket.
     pub address: Option<SocketAddr>,
-    /// What the host has proved.
+    /// Proof of the host.
     pub proof: Proof,
     /// It has come through TLS.
     pub is_secured: bool,

@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// A turn takes tens of microseconds, unless the system runs something else meanwhile, or memory is
 /// touched for the first time.
 pub(crate) const STALL_NS: u64 = 200_000;
-/// Nanoseconds between two readings. What short turns of a window lost counts for the long turn at
+/// Nanoseconds between two readings. The loss of a window's short turns counts for the long turn at
 /// its end, so a window is short.
 const WINDOW_NS: u64 = 10_000_000;
 

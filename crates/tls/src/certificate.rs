@@ -308,7 +308,7 @@ mod tests {
         .map(|()| session)
     }
 
-    /// What comes of a client: its line, or why there is no session.
+    /// Outcome of a client: its line, or the reason for which there is no session.
     fn line(
         server: &Server,
         trusts: &Path,

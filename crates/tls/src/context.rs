@@ -1,4 +1,4 @@
-//! What the sessions of one side have in common, and the calls that the library makes during a
+//! Common state of the sessions of one side, and the calls that the library makes during a
 //! handshake.
 
 use std::ffi::{CStr, c_int, c_long, c_uchar, c_void};
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Psk {
     }
 }
 
-/// What a server has found for a name.
+/// Result of a server's look for a name.
 #[derive(Debug)]
 pub enum Found {
     /// The key that the client has.
@@ -90,7 +90,7 @@ pub(crate) enum Refused {
     Fault,
 }
 
-/// What the calls of the library need during the handshake of one session.
+/// Data for the calls of the library during the handshake of one session.
 pub(crate) struct Side {
     /// Of a server.
     lookup: Option<Lookup>,

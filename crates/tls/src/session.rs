@@ -190,7 +190,7 @@ impl Session {
     }
 
     /// Reads data of one record: 0 bytes at the end of the stream, and `WouldBlock` where none are
-    /// there. What is left of a record is read by the next call.
+    /// there. The next call reads the rest of a record.
     ///
     /// # Errors
     /// The session has failed.
@@ -274,7 +274,7 @@ impl Session {
         }
     }
 
-    /// What a result means.
+    /// Meaning of a result.
     fn fault(&mut self, result: c_int) -> Fault {
         let system = io::Error::last_os_error();
         let library = self.library();

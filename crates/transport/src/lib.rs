@@ -8,9 +8,9 @@
 //! panics or allocates without a bound; a host's mistake is answered with an error and never logged
 //! above debug.
 //!
-//! What this crate does NOT do: it executes no command. Over vfio-user no I/O command passes
-//! through it: the controller's lanes fetch those from the host's memory. Over NVMe/TCP it judges
-//! the data pointer of a command, and stores the command in private memory for the lanes.
+//! Not included: this crate executes no command. Over vfio-user no I/O command passes through it:
+//! the controller's lanes fetch those from the host's memory. Over NVMe/TCP it judges the data
+//! pointer of a command, and stores the command in private memory for the lanes.
 
 #![forbid(unsafe_code)]
 #![deny(

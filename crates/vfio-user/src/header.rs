@@ -16,7 +16,7 @@ const TYPE_REPLY: u32 = 1;
 const NO_REPLY: u32 = 1 << 4;
 const ERROR: u32 = 1 << 5;
 
-/// What a message asks for ("Commands"). Open: any number a peer sends can be held.
+/// Request of a message ("Commands"). Open: any number a peer sends can be held.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]

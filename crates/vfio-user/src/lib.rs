@@ -11,9 +11,9 @@
 //! - A descriptor belongs to the message whose bytes it arrived with, and is closed when dropped.
 //! - An error is local to one message unless the framing itself is lost.
 //!
-//! What it does not do: it knows no NVMe and no device, keeps no memory map, maps no memory, and
-//! serves no session. It implements neither migration data nor the twin-socket mode, and it sends
-//! no `REGION_WRITE_MULTI`.
+//! Not included: NVMe and other knowledge of a device, a memory map, mapping memory, and sessions.
+//! It implements neither migration data nor the twin-socket mode, and it sends no
+//! `REGION_WRITE_MULTI`.
 //!
 //! Section names in comments are those of the "vfio-user Protocol Specification" (QEMU,
 //! `docs/interop/vfio-user.rst`). All fields are in the machine's byte order, as specified.

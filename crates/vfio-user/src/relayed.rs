@@ -64,11 +64,11 @@ pub struct Arrival {
     pub stream: UnixStream,
     /// The host's process, where it is known.
     pub process: Option<u32>,
-    /// Who accepted it.
+    /// Process that accepted it.
     pub origin: Origin,
 }
 
-/// Who accepted a connection.
+/// Process that accepted a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// This process.

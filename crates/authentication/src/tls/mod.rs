@@ -21,7 +21,7 @@ const CRC: usize = 4;
 /// Bytes of the longest name of a key: two NQNs, a digest, and what is between them.
 const IDENTITY_MAX: usize = 8 + 1 + 223 + 1 + 223 + 1 + 64;
 
-/// What is wrong with the text of a key. The text is not shown.
+/// Fault in the text of a key. The text is not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsKeyError {
     /// Not of that form.

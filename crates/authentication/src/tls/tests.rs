@@ -7,7 +7,8 @@ const SHORT: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR";
 /// The bytes 100 to 147.
 const LONG: &str = "ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7fH1+f4CBgoOEhYaHiImKi4yNjo+QkZKTvGwQfg==";
 
-/// What another program has computed of a key: its form, the number of its hash, the digests in
+/// Values that another program has computed of a key: its form, the number of its hash, the digests
+/// in
 /// names of version 1, and the keys of versions 0 and 1; of all the first by RFC 8446 and the
 /// second as libnvme before 1.16.
 struct Known {

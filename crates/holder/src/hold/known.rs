@@ -1,5 +1,5 @@
-//! What a host has set up at its server, as the holder saw it: what another process of the server
-//! must know to go on with the host.
+//! Set-up of a host at its server, as the holder saw it: the state that another process of the
+//! server needs to go on with the host.
 //!
 //! No part of it is NVMe's. It follows from requests that the server has granted:
 //! - the host's memory, by address, with one descriptor for each file;
@@ -425,7 +425,7 @@ mod tests {
         }
         assert_eq!(known.irqs.len(), MAX_IRQS);
         assert!(!known.has_room(Command::DEVICE_SET_IRQS, &one));
-        // What makes room, and what triggers.
+        // Messages that make room, and those that trigger, are taken.
         let trigger = SetIrqsFlags::DATA_NONE | SetIrqsFlags::ACTION_TRIGGER;
         for count in [0, 1] {
             let request = request(trigger, 0, count, &[]);

@@ -122,7 +122,7 @@ struct Hold {
     /// How the last worker ended, and when the next one is started.
     next: Option<(String, Instant)>,
     succession: Succession,
-    /// What ended the last worker, and when.
+    /// The cause of the last worker's end, and its time.
     before: Option<(String, Instant, Duration)>,
     listening: Vec<Option<Listening>>,
     table: Table,
@@ -146,7 +146,7 @@ impl Hold {
         let signals = SignalFd::with_flags(&mask, flags)?;
         poller.add(signals.as_fd(), Source::Signals, epoll::EventFlags::IN)?;
         if until_eof {
-            // What cannot be waited for, such as a file, has ended.
+            // An input that cannot be waited for, such as a file, has ended.
             let input = io::stdin();
             let added = poller.add(input.as_fd(), Source::Input, epoll::EventFlags::IN);
             added.map_err(|_| {
@@ -344,7 +344,7 @@ impl Hold {
 
     /// The worker has ended.
     fn bury(&mut self) -> io::Result<Option<Ended>> {
-        // What it asked before counts; a process that it leaves cannot ask more.
+        // Its earlier requests count; a process that it leaves cannot ask more.
         if let Some(child) = &self.child {
             let _ = shutdown(&child.socket, Shutdown::Read);
         }
@@ -636,7 +636,7 @@ impl Hold {
         self.table.end_all(at, &self.poller);
     }
 
-    /// What this worker does not want any more is not kept for the next one.
+    /// State that this worker does not want any more is not kept for the next one.
     fn worker_is_ready(&mut self) {
         let now = Instant::now();
         let Some(child) = self.child.as_mut().filter(|it| it.ready.is_none()) else {

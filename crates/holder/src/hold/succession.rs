@@ -1,5 +1,5 @@
-//! Who comes next: a process that waits for the end of the worker, of the same program or of
-//! another one, which then has to serve in time.
+//! The successor: a process that waits for the end of the worker, of the same program or of another
+//! one, which then has to serve in time.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -301,7 +301,7 @@ impl Hold {
     }
 }
 
-/// What a greeting says.
+/// Content of a greeting.
 pub(super) fn greeting_of(hello: &Message) -> Option<Greeting> {
     let number = |field| hello.number_in(field).ok().flatten();
     let (from, to) = (number(field::READS_FROM)?, number(field::WRITES)?);

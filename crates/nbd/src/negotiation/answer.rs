@@ -52,7 +52,7 @@ impl Answer<'_> {
         );
     }
 
-    /// What a client has asked for about an export, where it is known.
+    /// Information that a client has asked for about an export, where it is known.
     pub(super) fn requested(&mut self, info: InfoType, export: &Export) {
         match info {
             InfoType::NAME => self.info(info, export.name.as_bytes()),

@@ -37,7 +37,7 @@ const OPTION_LEN: usize = 16;
 /// Zeroes behind the reply to `NBD_OPT_EXPORT_NAME`.
 const RESERVED: [u8; 124] = [0; 124];
 
-/// What `NBD_OPT_STARTTLS` is answered with.
+/// Answer to `NBD_OPT_STARTTLS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tls {
     /// There is no TLS.
@@ -50,7 +50,7 @@ pub enum Tls {
     Done,
 }
 
-/// What both sides have agreed on.
+/// Parameters that both sides have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
     /// Index of the export.
@@ -75,7 +75,7 @@ pub enum Outcome {
     Abort,
 }
 
-/// What comes next.
+/// The next part of the negotiation.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     ClientFlags,
@@ -113,7 +113,7 @@ impl Data<'_> {
     }
 }
 
-/// What options have changed. A handshake of TLS forgets it.
+/// Changes by options. A handshake of TLS drops them.
 #[derive(Debug, Default)]
 struct State {
     structured: bool,
@@ -140,7 +140,7 @@ pub struct Negotiation {
 }
 
 impl Negotiation {
-    /// What a server sends first: it speaks fixed newstyle, and a client may decline zeroes.
+    /// First bytes of a server: it speaks fixed newstyle, and a client may decline zeroes.
     pub const GREETING: [u8; 18] = *b"NBDMAGICIHAVEOPT\x00\x03";
 
     /// A connection that was accepted and has got [`Self::GREETING`].
@@ -267,7 +267,7 @@ impl Negotiation {
         (self.held.len() == len).then(|| std::mem::take(&mut self.held))
     }
 
-    /// What follows the head of an option.
+    /// The part after the head of an option.
     fn option(&mut self, head: &[u8]) -> Result<Phase, Fault> {
         let mut head = Bytes(head);
         let magic = head.u64().unwrap_or_default();

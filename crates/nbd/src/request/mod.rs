@@ -21,7 +21,7 @@ pub struct Request {
     pub command: Command,
     /// Its flags.
     pub flags: CommandFlags,
-    /// What its reply names it by.
+    /// Name by which its reply refers to it.
     pub cookie: u64,
     /// First byte.
     pub offset: u64,

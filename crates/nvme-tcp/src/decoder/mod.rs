@@ -13,7 +13,7 @@ use crate::digest::{DataDigest, of_header};
 use crate::fault::Fault;
 use crate::header::{Layout, Rules, alignment};
 
-/// What the next bytes are. A PDU with data is its head, then pieces of data, then their end.
+/// Meaning of the next bytes. A PDU with data is its head, then pieces of data, then their end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A host's first PDU: answer it, and call [`Decoder::agree`].

@@ -7,8 +7,8 @@ use zerocopy::IntoBytes;
 use super::*;
 use crate::{Encoder, Head, Offer, Piece};
 
-/// What Linux 7.3 sent and received, recorded: an admin queue without digests, one with them, and
-/// the controller's side of an I/O queue with them.
+/// Bytes that Linux 7.3 sent and received, recorded: an admin queue without digests, one with them,
+/// and the controller's side of an I/O queue with them.
 const HOST: &[u8] = include_bytes!("recorded/host.bin");
 const HOST_WITH_DIGESTS: &[u8] = include_bytes!("recorded/host_with_digests.bin");
 const CONTROLLER_WITH_DIGESTS: &[u8] = include_bytes!("recorded/controller_with_digests.bin");
@@ -233,7 +233,7 @@ fn right(pdu_type: PduType, data: u32, digests: bool) -> Vec<u8> {
     head.to_vec()
 }
 
-/// What a side answers to a head, when both have agreed.
+/// Answer of a side to a head, when both have agreed.
 fn verdict(side: Side, digests: bool, head: &[u8]) -> Result<Option<String>, Fault> {
     let mut decoder = Decoder::new(side, MAX_DATA);
     decoder.agree(offer(digests).answer(&offer(digests).request()).unwrap().1);

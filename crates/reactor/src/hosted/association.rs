@@ -30,7 +30,7 @@ pub(crate) struct Attached {
     cntlid: u16,
     /// Name of the namespace that it has, where it has one only.
     export: Option<String>,
-    /// What it enters the list of hosts with, until it has: when it has proved what it has to.
+    /// Its entry for the list of hosts until it is in the list: when it has proved what it has to.
     pending: Option<HostView>,
     /// The log tells of its beginning and its end.
     is_told: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Attached {
     link: Option<Link>,
     /// Connections that are to close: all of them after the end.
     leaving: Vec<Farewell>,
-    /// What it has done, and the name of its end, after the end.
+    /// Its counters and the name of its end, after the end.
     done: Option<(Done, &'static str)>,
     /// Queues that are to come back from other reactors.
     recalls: Vec<u16>,
@@ -422,7 +422,7 @@ impl Attached {
         }
     }
 
-    /// What it has done, and the name of its end, once after the end.
+    /// Its counters and the name of its end, once after the end.
     pub(crate) fn take_done(&mut self) -> Option<(Done, &'static str)> {
         self.done.take()
     }
@@ -436,12 +436,12 @@ impl Attached {
         }
     }
 
-    /// What it named itself, where it has ended without the proof that it was asked for.
+    /// The name that it gave, where it has ended without the proof that it was asked for.
     pub(crate) fn take_unproved(&mut self) -> Option<HostView> {
         self.pending.take()
     }
 
-    /// What it has done, before the end.
+    /// Its counters, before the end.
     pub(crate) fn counters(&self) -> Option<Done> {
         self.link.as_ref().map(Link::counters)
     }

@@ -64,7 +64,7 @@ impl fmt::Display for Ended {
 }
 
 impl Link {
-    /// What the host has proved. Only one over NVMe/TCP has something to prove.
+    /// Proof of the host. Only one over NVMe/TCP has something to prove.
     #[inline]
     pub(super) fn proof(&self) -> Proof {
         match self {

@@ -14,7 +14,7 @@ use crate::hosted::exports::Exports;
 use crate::hosted::link::Link;
 use crate::presence::HostView;
 
-/// What the log calls them.
+/// Their name in the log.
 const CLIENT: &str = "an NBD client";
 
 impl Reactor {

@@ -186,7 +186,7 @@ impl Reactor {
             };
             let turn = command_path::turn(&mut self.engine, now, &mut raiser);
             let turn_worked = self.relays.carry() | turn.worked;
-            // What a controller gives up is posted in a turn without work, too.
+            // Commands that a controller aborts are posted in a turn without work, too.
             let posted = turn_worked || turn.completions > 0;
             let has_mail_come = std::mem::take(&mut self.has_mail_come);
             let turn_worked = turn_worked

@@ -436,7 +436,7 @@ impl Reactor {
         all
     }
 
-    /// What the hosts of each entrance have done.
+    /// Counters of the hosts of each entrance.
     pub(super) fn network_counts(&mut self) -> Vec<(ControllerSlot, NetworkCounts)> {
         let mut all = Vec::new();
         for index in 0..self.hosted.len() {

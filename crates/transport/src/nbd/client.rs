@@ -36,7 +36,7 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// How long a client may send no more of the data of a request, or read none of its replies.
 const STALL_NS: u64 = 120_000_000_000;
 
-/// What a poll has come to.
+/// Result of a poll.
 #[derive(Debug)]
 pub struct Polled {
     /// It did something: there may be more.
@@ -66,7 +66,7 @@ pub struct Client {
     is_stopped: bool,
     /// When it is looked at meanwhile whether the client has left.
     looks_at: Time,
-    /// What the next poll ends with.
+    /// The end that the next poll returns.
     end: Option<End>,
 }
 
@@ -229,7 +229,7 @@ impl Client {
         !self.opening.is_open() || self.work.offer().is_valid(controller.namespaces())
     }
 
-    /// What it has done.
+    /// Its counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.work.counters.clone()

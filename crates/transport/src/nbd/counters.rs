@@ -1,4 +1,4 @@
-//! What clients have done.
+//! Counters of clients.
 
 /// Sums that only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

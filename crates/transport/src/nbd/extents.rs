@@ -70,7 +70,7 @@ impl Extents {
         }
     }
 
-    /// What is to be asked next. It is not over.
+    /// The next query. It is not over.
     pub(super) fn query(&self) -> Query {
         let blocks = u32::try_from(self.end - self.next).unwrap_or(u32::MAX);
         Query {

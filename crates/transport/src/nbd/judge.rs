@@ -5,7 +5,7 @@ use nbd::{Command, CommandFlags, Errno, Request};
 use super::offer::{MAX_DATA, Offer};
 use super::requests::Kind;
 
-/// What a request is for.
+/// Purpose of a request.
 ///
 /// # Errors
 /// The error of its reply.
@@ -69,7 +69,7 @@ pub(super) fn judge(asked: &Request, offer: &Offer, style: Agreed) -> Result<Kin
     Ok(kind)
 }
 
-/// What a connection has agreed on, as far as requests depend on it.
+/// Parameters that a connection has agreed on, as far as requests depend on them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agreed {
     /// Replies are chunks.

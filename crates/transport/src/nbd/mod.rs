@@ -12,7 +12,7 @@
 //! - Memory is bounded: a client has one input, and [`SMALL`] and [`LARGE`] slots. Requests for
 //!   which there is no slot wait in the socket.
 //!
-//! What it does not do: no listening socket.
+//! Not included: listening sockets.
 
 mod client;
 mod counters;

@@ -37,7 +37,7 @@ const RECEIVES: usize = 8;
 /// Characters of a name that the log has.
 const NAME: usize = 64;
 
-/// What a poll has come to.
+/// Result of a poll.
 #[derive(Debug)]
 pub enum Progress {
     /// It waits for more.
@@ -56,7 +56,7 @@ enum Wire {
     Shaking(Handshake),
 }
 
-/// What [`Newcomer::go_on`] does.
+/// Result of [`Newcomer::go_on`].
 #[derive(Debug)]
 enum Next {
     Shake(HandshakePlace),
@@ -256,7 +256,7 @@ impl Newcomer {
             let Wire::Open(stream) = &mut self.wire else {
                 return Ok(());
             };
-            // What is left in the socket is an event again, and what is left of a record is none.
+            // Bytes left in the socket are an event again, and the rest of a record is none.
             received += 1;
             if received > RECEIVES && !stream.has_pending() {
                 return Ok(());
@@ -393,7 +393,7 @@ impl AsFd for Newcomer {
     }
 }
 
-/// What a look for a ClientHello has come to.
+/// Result of a look for a ClientHello.
 enum Awaited {
     /// Nothing has come.
     Nothing,

@@ -2,7 +2,7 @@
 
 use nbd::{Errno, Reply};
 
-/// What a request is for.
+/// Purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,

@@ -17,7 +17,7 @@ pub(super) const LARGE_LEN: usize = 128 << 10;
 /// Bytes of all slots.
 pub(super) const SLOTS_LEN: usize = SMALL * SMALL_LEN + LARGE * LARGE_LEN;
 
-/// What a slot is used for.
+/// Use of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     /// Data of a write come.

@@ -12,7 +12,7 @@ pub(super) struct Rest {
     pub(super) end: u64,
 }
 
-/// What one command, or one exchange of a block, does of a request.
+/// Part of a request that one command, or one exchange of a block, does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     /// First block.

@@ -20,7 +20,7 @@ pub struct Keys {
     pub controller: Option<Arc<Secret>>,
 }
 
-/// What a host that may connect has.
+/// Rights and secrets of a host that may connect.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed {
     /// Secrets of DH-HMAC-CHAP: it proves that it knows its own.
@@ -112,7 +112,7 @@ impl Access {
         self.generated()?.find(identity, &keys.host)
     }
 
-    /// Who is at the other end of a session. `None`: the name of its key is none of a host's.
+    /// The peer at the other end of a session. `None`: the name of its key is none of a host's.
     pub(super) fn peer(&self, session: &Session) -> Option<Peer> {
         let identity = TlsIdentity::parse(session.identity())?;
         let generated = identity.is_generated().then(|| {
@@ -145,7 +145,7 @@ impl Access {
         }
     }
 
-    /// What a host is asked to prove.
+    /// Proof that is asked of a host.
     pub(super) fn asks(&self, nqn: &str, subnqn: &str) -> Option<(Parties, &Powers)> {
         let keys = self.allowed(nqn)?.keys.as_ref()?;
         let powers = &self.0.as_ref()?.powers;

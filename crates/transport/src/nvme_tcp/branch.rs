@@ -87,7 +87,7 @@ impl Branch {
     fn serve(&mut self, lane: &mut Lane, now: Time, reads: bool) -> Result<bool, End> {
         self.polled = now;
         let queue = &mut *self.queue;
-        // What has completed leaves first: its host waits for it.
+        // Completions leave first: the host waits for them.
         let mut worked = queue.drain(&mut None) && queue.send(now)?;
         if reads {
             worked |= queue.read(&Shared {

@@ -62,7 +62,7 @@ pub(super) struct Command {
     pub(super) forgotten: bool,
     /// The controller has abandoned its other half.
     hangs: bool,
-    /// What it ends with, where that is known before the controller has it.
+    /// Status that it ends with, where that is known before the controller has it.
     pub(super) status: Status,
     /// Its identifier is in the table.
     known: bool,

@@ -22,7 +22,7 @@ pub(super) const ADMIN_DEPTH: u16 = 128;
 /// Bytes of an NQN at most, without the zero behind it (Base 2.1, 4.7).
 const NQN_MAX: usize = 223;
 
-/// Who connects.
+/// The host that connects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// Host NQN.
@@ -134,7 +134,7 @@ pub(super) struct Connect {
     pub(super) host: Host,
 }
 
-/// What is known of a first command before its data are there: whether it can be a Connect.
+/// Judgement of a first command before its data are there: whether it can be a Connect.
 ///
 /// # Errors
 /// The status that it ends with.

@@ -1,8 +1,8 @@
 //! One connection: its socket, the bytes that came and are not decoded, and the PDUs that wait to
 //! be sent.
 //!
-//! A receive and a send never wait. What the socket does not take stays, in whole PDUs except the
-//! first, and the caller produces no more until it has gone.
+//! A receive and a send never wait. Bytes that the socket does not take stay, in whole PDUs except
+//! the first, and the caller produces no more until they have gone.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

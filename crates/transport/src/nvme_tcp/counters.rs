@@ -1,4 +1,4 @@
-//! What an association has done, for metrics.
+//! Counters of an association, for metrics.
 
 use std::collections::BTreeMap;
 
@@ -54,8 +54,8 @@ impl Counters {
     }
 }
 
-/// What one queue has done. Only the thread that serves the queue counts; its association may read
-/// it on another one.
+/// Counters of one queue. Only the thread that serves the queue counts; its association may read
+/// them on another one.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     received: Counter,

@@ -37,9 +37,9 @@ type Place = (Time, u64);
 pub(super) struct Kept {
     name: String,
     pub(super) psk: Arc<TlsPsk>,
-    /// What the exchange has proved that made it.
+    /// Proof by the exchange that made it.
     pub(super) proof: Proof,
-    /// What the host has proved that it knows.
+    /// Secret that the host has proved to know.
     secret: Arc<Secret>,
     until: Time,
 }

@@ -49,11 +49,11 @@ pub struct Greeting {
     config: Arc<TargetConfig>,
     from: SocketAddr,
     since: Time,
-    /// Who says to be there, after a failed handshake.
+    /// Name of the host by its own account, after a failed handshake.
     host: Option<String>,
 }
 
-/// What a greeting goes on with: see [`Greeting::go_on`].
+/// Next step of a greeting: see [`Greeting::go_on`].
 #[derive(Debug)]
 pub struct Next(Step);
 
@@ -64,7 +64,7 @@ enum Step {
     Secured(Session),
 }
 
-/// What a greeting has come to.
+/// Result of a greeting.
 #[derive(Debug)]
 pub enum Greeted {
     /// Its handshake has begun.

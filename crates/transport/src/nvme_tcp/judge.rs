@@ -26,7 +26,7 @@ pub(super) const ADMIN_DATA: u32 = 1 << 20;
 /// Bytes of data of an admin command at most where its length is not a field of it.
 const ADMIN_PAGE: u32 = 4096;
 
-/// What a queue judges by.
+/// Parameters by which a queue judges.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits<'a> {
     /// Bytes that a command may move.

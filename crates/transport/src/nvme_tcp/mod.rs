@@ -35,7 +35,7 @@
 //! secret may make such a key with its controller in its exchange ([`GeneratedKeys`]): that
 //! connection serves nothing else, and the host comes again through TLS.
 //!
-//! What it does not do: no listening socket.
+//! Not included: listening sockets.
 
 mod access;
 mod association;
@@ -81,7 +81,7 @@ pub use self::pace::Polled;
 pub use self::proof::Proof;
 pub use self::secure::Tls;
 
-/// What the associations of one entrance have in common.
+/// Common state of the associations of one entrance.
 #[derive(Clone, Debug)]
 pub struct TargetConfig {
     /// Name in the log.

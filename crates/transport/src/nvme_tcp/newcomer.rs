@@ -46,7 +46,7 @@ const FAREWELL_NS: u64 = 2_000_000_000;
 /// Receives of a newcomer in one poll.
 const RECEIVES: usize = 4;
 
-/// What a newcomer has come to.
+/// Result of a newcomer.
 #[derive(Debug)]
 pub enum Progress {
     /// It waits for more.
@@ -68,7 +68,7 @@ enum Stage {
         sqe: Sqe,
         data: Box<[u8; CONNECT_DATA_SIZE]>,
         have: usize,
-        /// What it ends with, whatever its data are.
+        /// Status that it ends with, whatever its data are.
         status: Status,
     },
     /// It is there, with its data.
@@ -87,7 +87,7 @@ pub struct Newcomer {
     config: Arc<TargetConfig>,
     stage: Stage,
     since: Time,
-    /// Who is at the other end, through TLS.
+    /// The peer at the other end, through TLS.
     peer: Option<Peer>,
 }
 
@@ -324,7 +324,7 @@ impl AsFd for Newcomer {
     }
 }
 
-/// What a host has to prove after its Connect command: on each of its queues, as anyone may name
+/// The proof that a host owes after its Connect command: on each of its queues, as anyone may name
 /// another one's association. One that comes with a generated key has proved it before.
 fn exchange(
     connect: &Connect,
@@ -355,7 +355,7 @@ pub struct Arrival {
     pub(super) connection: Connection,
     pub(super) config: Arc<TargetConfig>,
     pub(super) connect: Connect,
-    /// What its host has to prove.
+    /// Proof that its host owes.
     pub(super) exchange: Option<Exchange>,
 }
 
@@ -379,7 +379,7 @@ impl Arrival {
         self.connect.is_discovery
     }
 
-    /// Who connects.
+    /// The host that connects.
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.connect.host

@@ -1,5 +1,5 @@
-//! What polls of associations and of queues away from them have in common: how often they are due,
-//! and what they say.
+//! Common part of the polls of associations and of queues away from them: how often they are due,
+//! and their results.
 
 use super::connection::End;
 

@@ -2,7 +2,7 @@
 
 use super::proof::Proof;
 
-/// Who is at the other end of a connection through TLS, by the name of the key that was used.
+/// Host at the other end of a connection through TLS, by the name of the key that was used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) hostnqn: String,

@@ -1,8 +1,8 @@
-//! What a host has proved of itself.
+//! Proof of a host.
 
 use super::judge::Gate;
 
-/// What a host has proved.
+/// Proof of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Proof {
     /// It does not have to prove anything.

@@ -1,4 +1,4 @@
-//! What is left of a queue that has no host any more, until the controller has forgotten it.
+//! The rest of a queue that has no host any more, until the controller has forgotten it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::counters::Counts;
 use super::slots::Slots;
 use crate::host::Rings;
 
-/// What the controller may still use of a queue that has no host any more.
+/// Memory that the controller may still use of a queue that has no host any more.
 #[derive(Debug)]
 pub(super) struct Remains {
     pub(super) rings: Rings,

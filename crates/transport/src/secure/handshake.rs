@@ -58,7 +58,7 @@ pub struct Handshakes {
     bell: Arc<OwnedFd>,
 }
 
-/// What the thread runs.
+/// Work of the thread.
 #[derive(Debug)]
 pub struct Handshaker {
     jobs: Receiver<Job>,

@@ -1,4 +1,4 @@
-//! What a holder says of a host that a former process had: how it is read.
+//! How a holder's account of a host that a former process had is read.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -42,7 +42,7 @@ pub enum ResumeError {
     State(#[from] OpenError),
 }
 
-/// What `handle` makes of the next message, for which this waits.
+/// The result of `handle` for the next message, for which this waits.
 pub(super) fn hear<T>(
     connection: &mut Connection,
     handle: impl FnOnce(Message<'_>) -> T,

@@ -9,8 +9,8 @@
 //! PRE_COPY and no P2P states, and no transition to ERROR.
 //!
 //! Invariants:
-//! - A transition is complete before its reply. What takes time is bounded (`waiting`), and where
-//!   it does not end the device keeps its last state.
+//! - A transition is complete before its reply. A slow one is bounded (`waiting`), and where it
+//!   does not end the device keeps its last state.
 //! - A state that cannot be taken leads to ERROR: the device serves nothing until a reset.
 //! - This server has the locks of the media ([`Custody`]) in RUNNING and in STOP, unless it began
 //!   without; and in no other state. They are released when the media are durable.
@@ -167,7 +167,7 @@ impl Migration {
         Ok(Answer::Reply)
     }
 
-    /// MIG_DATA_WRITE. What cannot be a state is refused as early as that is known.
+    /// MIG_DATA_WRITE. Data that cannot be a state is rejected as early as that is known.
     pub(super) fn write(
         &mut self,
         body: &[u8],

@@ -21,7 +21,7 @@ use super::{Session, SessionConfig};
 pub struct Resumed {
     /// The session.
     pub session: Session,
-    /// What the former process left of the controller.
+    /// State of the controller that the former process left.
     pub left: Left,
 }
 

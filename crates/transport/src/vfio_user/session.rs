@@ -224,8 +224,7 @@ impl Session {
         controller.messages_read();
     }
 
-    /// Ends it, so that the host sees an end of file. What it has mapped is the session's no
-    /// longer.
+    /// Ends it, so that the host sees an end of file. Its mappings are the session's no longer.
     #[must_use]
     pub fn part(self) -> Parting {
         Parting::new(self.connection)

@@ -517,7 +517,7 @@ fn queued_descriptors_are_bounded() {
         assert!(queued <= SEND_BACKLOG_FDS);
     }
     assert_eq!(queued, SEND_BACKLOG_FDS);
-    // What was sent makes room again.
+    // Sent messages make room again.
     while !connection.flush().unwrap() {
         while receiver.receive().unwrap().is_some() {}
     }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What is encoded parses to itself, also with bytes behind it.
+/// An encoded message parses to itself, also with bytes behind it.
 macro_rules! round_trip {
     ($value:expr, $type:ty, $tail:expr) => {{
         let value: $type = $value;

@@ -59,7 +59,7 @@ enum Worker {
     Stricken,
 }
 
-/// What became of a session.
+/// Outcome of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It goes on.
@@ -429,7 +429,7 @@ fn unknown(header: &Header, is_host: bool) -> Errno {
     }
 }
 
-/// What an error of the host's connection means.
+/// Meaning of an error of the host's connection.
 fn of_host(error: ConnectionError) -> Fate {
     match error {
         ConnectionError::Closed => {}
@@ -442,7 +442,7 @@ fn of_host(error: ConnectionError) -> Fate {
     Fate::Over
 }
 
-/// What an error of the worker's end means.
+/// Meaning of an error of the worker's end.
 fn of_worker(error: ConnectionError) -> Fate {
     match error {
         ConnectionError::Closed | ConnectionError::Io(_) => Fate::WorkerGone,

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What comes of a stream in pieces of these lengths, again and again: what is sent, how it ends,
-/// and how many bytes are left.
+/// Outcome of a stream in pieces of these lengths, again and again: the bytes sent, the end, and
+/// the number of bytes left.
 fn cut(stream: &[u8], cuts: &[usize]) -> (Vec<u8>, Result<Option<Outcome>, Fault>, usize) {
     let exports = [export("a"), sparse(""), export("ab")];
     let mut negotiation = Negotiation::new(Tls::Done);
@@ -18,7 +18,7 @@ fn cut(stream: &[u8], cuts: &[usize]) -> (Vec<u8>, Result<Option<Outcome>, Fault
         let mut input = &held[..];
         let sent = out.len();
         let end = negotiation.step(&mut input, &exports, &mut out);
-        // What has come is answered in proportion.
+        // The answer is in proportion to the bytes that have come.
         assert!(out.len() - sent <= 4096, "{}", out.len() - sent);
         assert!(negotiation.held.len() <= MAX_OPTION);
         held = input.to_vec();

@@ -21,7 +21,7 @@ pub(crate) trait Caller: AsFd {
     /// When it must be served although nothing happens.
     fn deadline(&self) -> Time;
 
-    /// What its socket is watched for.
+    /// Events that its socket is watched for.
     fn interest(&self) -> Interest;
 
     /// Which gives way first where there are too many: low before high.

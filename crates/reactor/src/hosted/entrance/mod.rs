@@ -36,7 +36,7 @@ pub(super) trait Connections: Sized {
     /// None yet.
     fn new() -> io::Result<Self>;
 
-    /// What watches them.
+    /// The poller that watches them.
     fn poller(&self) -> Option<&Poller>;
 
     /// Finds the next deadline, where that has come.

@@ -33,7 +33,7 @@ pub(crate) struct Roster {
     places: Places,
     /// Of hosts that have left, and of connections that became none.
     counts: NetworkCounts,
-    /// What the queues of hosts have counted that have left.
+    /// Counts of the queues of hosts that have left.
     past: Arc<Past>,
     presence: Arc<Presence>,
     /// A failure to accept was logged.
@@ -143,7 +143,7 @@ impl Roster {
         self.places.all()
     }
 
-    /// What hosts that have left and refused connections have counted.
+    /// Counts of hosts that have left and of refused connections.
     pub(crate) fn counts(&self) -> &NetworkCounts {
         &self.counts
     }
@@ -152,7 +152,7 @@ impl Roster {
         &mut self.counts
     }
 
-    /// What the queues of hosts have counted that have left.
+    /// Counts of the queues of hosts that have left.
     pub(crate) fn past(&self) -> &Arc<Past> {
         &self.past
     }

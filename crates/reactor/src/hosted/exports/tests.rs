@@ -63,7 +63,7 @@ fn connect(folder: &tempfile::TempDir) -> UnixStream {
     stream
 }
 
-/// What a reactor does with its door.
+/// A reactor's work with its door.
 fn turn(exports: &mut Exports, poller: &Poller, now: Time) {
     exports.poll(now, poller);
     if exports.is_to_greet() {
@@ -120,7 +120,7 @@ fn replies(stream: &mut UnixStream) -> Vec<u32> {
     kinds
 }
 
-/// Whether its other end is closed. What came before is dropped.
+/// Whether its other end is closed. Bytes that came before are dropped.
 fn is_closed(mut stream: impl io::Read) -> bool {
     loop {
         match stream.read(&mut [0; 64]) {
@@ -228,7 +228,7 @@ fn one_that_chooses_nothing_is_closed_at_its_deadline() {
     let mut client = connect(&folder);
     turn(&mut exports, &poller, Time(0));
     assert_eq!(exports.next_deadline(), Some(CHOOSE));
-    // What it sends does not move that.
+    // Bytes that it sends do not move that.
     client.write_all(&[0, 0, 0, 3]).unwrap();
     turn(&mut exports, &poller, Time(CHOOSE.0 - 1));
     assert_eq!(exports.next_deadline(), Some(CHOOSE));

@@ -1,7 +1,7 @@
 //! The entrance of hosts over NVMe/TCP: what its connections send before they are a host's.
 //!
-//! What a connection asks for with Connect is the reactor's to do, as it needs other controllers
-//! than the entrance's own.
+//! The reactor does what a connection asks for with Connect, as that needs other controllers than
+//! the entrance's own.
 
 use std::collections::VecDeque;
 use std::io;

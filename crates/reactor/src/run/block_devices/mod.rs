@@ -14,7 +14,7 @@ use crate::hosted::link::Link;
 use crate::message::NewDevice;
 use crate::presence::HostView;
 
-/// What the log calls one.
+/// Its name in the log.
 const DEVICE: &str = "a block device";
 
 impl Reactor {

@@ -23,7 +23,7 @@ use crate::hosted::entrance::ACCEPTS_AT_ONCE;
 use crate::hosted::link::Link;
 use crate::presence::HostView;
 
-/// What the log calls one.
+/// Its name in the log.
 const FRONT_END: &str = "a front end of vhost-user-blk";
 /// Time without work after which a front end is armed though the reactor does not sleep. Below, the
 /// notifications of a guest that has short pauses would cost it more than they save here.

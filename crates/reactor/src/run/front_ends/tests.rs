@@ -398,7 +398,7 @@ fn all_are_armed_before_the_reactor_sleeps() {
         assert!(!rig.attached().is_armed());
         rig.reactor.sleep(Duration::ZERO);
         assert!(rig.attached().is_armed());
-        // What is not hot is not polled for nothing.
+        // A front end that is not hot is not polled for nothing.
         rig.turn();
         assert!(rig.attached().is_armed());
         assert_eq!(lists(&rig), (0, 0));

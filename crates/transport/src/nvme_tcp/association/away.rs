@@ -19,7 +19,7 @@ const HEAR_NS: u64 = 10_000_000;
 /// A queue that is away.
 #[derive(Debug)]
 pub(super) struct Away {
-    /// What it has done, and which one it is.
+    /// Its counters, which identify it, too.
     pub(super) counts: Arc<Counts>,
     /// Bytes that had come at the last look.
     received: u64,

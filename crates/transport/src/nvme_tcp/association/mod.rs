@@ -209,7 +209,7 @@ impl Association {
         &self.host
     }
 
-    /// What its host has proved.
+    /// Proof of its host.
     #[must_use]
     pub fn proof(&self) -> Proof {
         self.admin.proof()
@@ -228,7 +228,7 @@ impl Association {
         self.io.iter().filter(is_open).count()
     }
 
-    /// What it has done.
+    /// Its counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters.clone();
@@ -314,7 +314,7 @@ impl Association {
     fn serve(&mut self, controller: &mut Controller, now: Time, read: Read) -> Result<bool, End> {
         self.polled = now;
         self.follow(controller, now);
-        // What has completed leaves first: its host waits for it.
+        // Completions leave first: the host waits for them.
         let mut worked = self.has_posted(true) && self.take(controller, now)?;
         worked |= self.read(controller, now, read)?;
         worked |= self.execute_fabrics(controller, now);
@@ -528,7 +528,7 @@ impl Association {
             // There is no one at the other end.
             End::Closed | End::Io(_) | End::Tls(_) => return,
             End::Fault(fault) => connection.terminate(*fault),
-            // What the socket did not take lies in memory that is another queue's soon.
+            // Bytes that the socket did not take lie in memory that is another queue's soon.
             _ => connection.forget(),
         }
         self.leave(Farewell::new(connection, now));

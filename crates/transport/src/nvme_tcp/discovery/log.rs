@@ -82,7 +82,7 @@ impl Listed {
     }
 }
 
-/// What a server tells of its subsystems.
+/// A server's report of its subsystems.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiscoveryLog {
     /// Changes with each change of the list.

@@ -54,10 +54,10 @@ const NOT_ABORTED: u32 = 1;
 const SILENT_NS: u64 = 120_000_000_000;
 /// KAS, in units of 100 ms.
 const KAS: u16 = 1;
-/// What the text fields of Identify Controller say.
+/// Text fields of Identify Controller.
 const MODEL: &str = "nvmirage discovery";
 
-/// What becomes of a command.
+/// Outcome of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// It completes.

@@ -71,7 +71,7 @@ impl Queue {
         true
     }
 
-    /// What its host has proved here.
+    /// Proof of its host on this queue.
     pub(in crate::nvme_tcp) fn proof(&self) -> Proof {
         self.proof
     }

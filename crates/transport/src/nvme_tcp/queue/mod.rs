@@ -50,7 +50,7 @@ const DRAINED: u32 = 1 << 20;
 
 /// Identifier of our own commands in an admin queue, which hosts do not use (Base 2.1, 4.2.1).
 pub(in crate::nvme_tcp) const OWN_CID: u16 = 0xffff;
-/// What a queue is read with.
+/// State with which a queue is read.
 pub(in crate::nvme_tcp) struct Shared<'a> {
     pub(in crate::nvme_tcp) namespaces: &'a NamespaceTable,
     pub(in crate::nvme_tcp) config: &'a TargetConfig,

@@ -12,8 +12,8 @@
 //! consumed the trigger, the trigger is withdrawn: otherwise QEMU would assert its line, and no
 //! action of its guest's driver would deassert it.
 //!
-//! What it does NOT do: it emulates no MSI-X table, which a client does itself. There is no error
-//! or release interrupt: their types have no interrupts.
+//! Not included: an MSI-X table, which a client emulates itself. There is no error or release
+//! interrupt: their types have no interrupts.
 
 #[cfg(test)]
 mod pin_tests;
