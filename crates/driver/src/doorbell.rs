@@ -70,7 +70,7 @@ enum Way {
     Trapped,
 }
 
-/// What it took to ring.
+/// Effort of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rang {
     /// No register write.
@@ -159,7 +159,7 @@ impl Doorbell {
         if write(bus, self.offset, value)? {
             return Ok(Rang::Written);
         }
-        // What it passes next time begins where this one did.
+        // The next range to pass begins where this one did.
         self.last = old;
         Ok(Rang::NotYet)
     }

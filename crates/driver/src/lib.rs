@@ -8,10 +8,9 @@
 //! Invariants: nothing that a drive or its server sends panics or hangs; no command allocates, and
 //! with mapped or shadow doorbells and polling none makes a system call.
 //!
-//! What it does NOT do: it supports no command sets other than NVM, zoned and key-value, no
-//! metadata, no memory page size other than 4 KiB, and no retries. It does not recover by itself:
-//! an error says what happened, [`Device::reset`] starts over, and [`Device::recover`] restores
-//! what can be restored.
+//! Not included: command sets other than NVM, zoned and key-value; metadata; memory page sizes
+//! other than 4 KiB; retries. It does not recover by itself: an error says what happened,
+//! [`Device::reset`] starts over, and [`Device::recover`] restores what can be restored.
 #![forbid(unsafe_code)]
 
 pub mod bus;

@@ -243,8 +243,8 @@ mod tests {
         );
     }
 
-    /// What the entries say for pieces is what they say for one run of pages that the pieces are
-    /// put in the place of.
+    /// The entries for pieces are those for one run of pages that the pieces are put in the place
+    /// of.
     #[test]
     fn pieces_are_named_page_by_page() {
         for (offset, pages) in [

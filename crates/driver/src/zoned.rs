@@ -67,7 +67,7 @@ fn check(zone: &Zone, from: u64, namespace: &Namespace, zones: &Zones) -> Result
 }
 
 impl<B: Bus> Device<B> {
-    /// What the zones of a zoned namespace have in common. All command sets must be enabled
+    /// Common properties of the zones of a zoned namespace. All command sets must be enabled
     /// ([`crate::CommandSets`]).
     ///
     /// # Errors

@@ -15,7 +15,7 @@
 //!
 //! With tenants, it also decides which command may go to its medium now ([`tenants`]).
 //!
-//! What this crate does not do: it knows no sockets and no media.
+//! Not included: this crate knows no sockets and no media.
 
 #![forbid(unsafe_code)]
 #![deny(

@@ -25,7 +25,7 @@ const NEVER: Time = Time(u64::MAX);
 /// first command in an idle queue waits no longer than that beside busy ones.
 const BELL_ROUND_NS: u64 = 30_000;
 
-/// What a turn did.
+/// Work of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
     /// Whether anything was done.

@@ -149,8 +149,8 @@ impl Waiting {
         };
     }
 
-    /// Credits the time that has passed and charges the spinning since there was work last. What is
-    /// left to spin away.
+    /// Credits the time that has passed and charges the spinning since there was work last. Returns
+    /// the credit that is left to spin away.
     fn charge(&mut self, now: Time, budget_percent: u32) -> u64 {
         let passed_ns = now.since(self.credited);
         let credit_ns = passed_ns.saturating_mul(budget_percent.into()) / 100;
@@ -328,7 +328,7 @@ mod tests {
             };
             let mut waiting = Waiting::new(mode, Time(0));
             let mut now = Time(0);
-            // What was credited at first.
+            // The initial credit.
             commands(&mut waiting, &mut now, 40_000, 2000);
             let before = now;
             let spent = commands(&mut waiting, &mut now, 40_000, 10_000);

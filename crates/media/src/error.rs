@@ -81,7 +81,7 @@ pub enum MediumError {
     ReadOnly {
         /// The file or device.
         path: PathBuf,
-        /// What makes it read-only.
+        /// Reason for which it is read-only.
         reason: String,
     },
     /// The path names something that holds no blocks.

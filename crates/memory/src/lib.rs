@@ -21,8 +21,8 @@
 //! All memory orderings against the other side live in the named helpers of the private module
 //! `sync::order`.
 //!
-//! What this crate does NOT do: it knows no NVMe command and no vfio-user message, checks no guest
-//! value beyond addresses and lengths, and does not decide when work is done.
+//! Not included: this crate knows no NVMe command and no vfio-user message, checks no guest value
+//! beyond addresses and lengths, and does not decide when work is done.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![deny(
     clippy::disallowed_types,

@@ -3,7 +3,7 @@
 //! A processor reaches the memory of its own node faster than that of others. Querying and setting
 //! a preference need no privilege and touch no page: pages that do not exist are not counted.
 //!
-//! What it does NOT do: move pages, or decide which node to prefer.
+//! Not included: moving pages, and the choice of the node to prefer.
 
 use std::ptr::NonNull;
 use std::{io, ptr};

@@ -1,5 +1,5 @@
-//! What collection costs under uniform random writes, for several seeds, and how fast pages are
-//! placed: `cargo run --release -p model --example collection`.
+//! Cost of collection under uniform random writes, for several seeds, and the speed at which pages
+//! are placed: `cargo run --release -p model --example collection`.
 //!
 //! Write amplification after it has settled, with the interval of twice the standard error of the
 //! seeds; for drives of 512 lines of 64 pages, as they are in published simulations, and of 8192

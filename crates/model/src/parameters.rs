@@ -1,4 +1,4 @@
-//! What a model is made from. All numbers are whole; the unit is in the name.
+//! Parameters of a model. All numbers are whole; the unit is in the name.
 
 /// Everything about one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,9 +126,9 @@ pub struct FlashParameters {
     pub channels: u32,
     /// Dies on each.
     pub dies_per_channel: u32,
-    /// What one sense reads.
+    /// Bytes that one sense reads.
     pub flash_page_bytes: u32,
-    /// What one program writes.
+    /// Bytes that one program writes.
     pub oneshot_bytes: u32,
     /// Of one block of one die.
     pub block_bytes: u64,
@@ -170,7 +170,7 @@ pub struct FlashParameters {
     pub collect_below: u32,
     /// Which one.
     pub policy: CollectionPolicy,
-    /// What is off unless it is asked for.
+    /// Parts that are off by default.
     pub extras: FlashExtras,
 }
 
@@ -238,12 +238,12 @@ impl Default for FlashExtras {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZonesParameters {
     /// Dies, channels, link, buffer; `size_bytes` is that of all zones, with what lies beyond their
-    /// capacities. What concerns the FTL (`partitions`, over-provisioning, collection) is not
+    /// capacities. Parameters of the FTL (`partitions`, over-provisioning, collection) are not
     /// looked at.
     pub flash: FlashParameters,
     /// ZSZE: from the start of one zone to that of the next.
     pub zone_size_bytes: u64,
-    /// What can be written of a zone.
+    /// Bytes of a zone that can be written.
     pub zone_capacity_bytes: u64,
     /// Dies that a zone lies on.
     pub dies_per_zone: u32,

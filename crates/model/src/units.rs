@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// What a host's page is, in every model.
+/// Bytes of a host's page, in every model.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// Bytes of a page, the unit of mapping and of the firmware's costs.

@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn golden_format() {
-        // What nvme-cli sends for --lbaf=1 --ses=1.
+        // Dword of nvme-cli for --lbaf=1 --ses=1.
         let cdw10 = FormatNvmCdw10::new()
             .with_lbafl(1)
             .with_ses(SecureErase::USER_DATA_ERASE);

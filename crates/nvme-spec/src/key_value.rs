@@ -63,8 +63,7 @@ impl KvOpcode {
 pub struct KvCdw11 {
     /// Key Length, in bytes. 0 is no key: only List has a meaning for it, the first key.
     pub kl: u8,
-    /// What the command makes of this byte: [`StoreOptions`], [`RetrieveOptions`]; reserved in the
-    /// others.
+    /// Options of the command: [`StoreOptions`], [`RetrieveOptions`]; reserved in the others.
     pub options: u8,
     __: u16,
 }
@@ -104,8 +103,8 @@ pub fn key_field(sqe: &Sqe) -> [u8; KEY_MAX] {
     key
 }
 
-/// Puts a key and its length into a command. What is longer than [`KEY_MAX`] is cut: the length
-/// says so, and the controller refuses it.
+/// Puts a key and its length into a command. A key longer than [`KEY_MAX`] is cut: the length says
+/// so, and the controller rejects it.
 pub fn set_key(sqe: &mut Sqe, key: &[u8]) {
     let mut field = [0; KEY_MAX];
     let len = key.len().min(KEY_MAX);

@@ -1,4 +1,4 @@
-//! What the bytes of NVMe mean: layouts, and nothing else.
+//! Meaning of the bytes of NVMe: layouts, and nothing else.
 //!
 //! Registers, queue entries, commands, data structures and PCI capabilities of NVM Express Base
 //! specification 2.1 ("Base 2.1"), NVM command set 1.1 ("NVM 1.1"), Key Value command set 1.1 ("KV
@@ -13,7 +13,7 @@
 //!   Integers are native where the specification aligns them, and `zerocopy::little_endian` where
 //!   it does not.
 //!
-//! What it does not do: it checks no command, keeps no state, and touches no memory of anyone.
+//! Not included: checks of commands, state, and access to memory.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -50,7 +50,7 @@ macro_rules! open_enum {
                 self.0
             }
 
-            /// What the specification calls this value, or "reserved or vendor specific".
+            /// Name of this value in the specification, or "reserved or vendor specific".
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$constant => $text,)*

@@ -51,7 +51,7 @@ pub const CRTO: u64 = 0x68;
 /// The first doorbell: Submission Queue 0 Tail.
 pub const DOORBELLS: u64 = 0x1000;
 
-/// What a host writes to NSSR to reset the NVM subsystem: "NVMe" (Base 2.1, 3.1.4.7).
+/// Value that a host writes to NSSR to reset the NVM subsystem: "NVMe" (Base 2.1, 3.1.4.7).
 pub const NSSR_MAGIC: u32 = 0x4e56_4d65;
 
 /// Bytes from one doorbell to the next where CAP.DSTRD is 0, and from one entry to the next in the

@@ -24,7 +24,8 @@ pub const INLINE_KEY_MAX: usize = 16;
 pub const ITERATORS: u8 = 16;
 /// Most sub-commands of a batch.
 pub const SUB_COMMANDS_MAX: usize = 8;
-/// What keys and values of a batch are padded to, and the bytes of the head of each sub-command.
+/// Multiple to which keys and values of a batch are padded, and the bytes of the head of each
+/// sub-command.
 pub const BATCH_ALIGNMENT: usize = 64;
 /// Bytes of the head of a batch.
 pub const BATCH_HEAD_SIZE: usize = 512;
@@ -44,7 +45,7 @@ open_enum! {
     }
 }
 
-/// Option of Store and Append. What concerns compression is a hint.
+/// Option of Store and Append. The bit for compression is a hint.
 #[bitfield(u8)]
 #[derive(PartialEq, Eq)]
 pub struct StoreOption {
@@ -90,7 +91,7 @@ pub struct IteratorOption {
     pub unknown: u8,
 }
 
-/// What sizes are rounded up by.
+/// Bytes by which a size was rounded up.
 #[bitfield(u8)]
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Padding {
@@ -190,7 +191,7 @@ impl SamsungCommand {
     }
 }
 
-/// What a batch says of one sub-command, 16 bytes.
+/// Entry of a batch for one sub-command, 16 bytes.
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
@@ -225,7 +226,7 @@ pub struct BatchHead {
 }
 
 open_enum! {
-    /// What became of a sub-command.
+    /// Outcome of a sub-command.
     pub struct SubResult(u8) {
         SUCCESS = 0x0, "Success";
         INVALID_VALUE_SIZE = 0x1, "Invalid value size";

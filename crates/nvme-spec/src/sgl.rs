@@ -54,7 +54,7 @@ pub struct SglDescriptor {
     pub length: u32,
     /// Reserved.
     pub reserved: [u8; 3],
-    /// What the descriptor is.
+    /// Type of the descriptor.
     pub identifier: SglIdentifier,
 }
 

@@ -200,7 +200,7 @@ pub struct ZoneDescriptor {
     pub reserved_32: [u8; 32],
 }
 
-/// What both reports begin with, 64 bytes.
+/// Head of both reports, 64 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct ZoneReportHeader {

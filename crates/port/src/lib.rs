@@ -1,4 +1,4 @@
-//! What a medium implements, and what it is asked: requests, tickets, time and command sets.
+//! The interface of a medium, and the requests to it: requests, tickets, time and command sets.
 //!
 //! A controller hands requests to channels ([`Channel`]), and a channel gives every ticket back
 //! with an outcome. Neither side knows the other: `controller` and `media` both depend on this
@@ -9,7 +9,7 @@
 //! beside NVM), [`allocation`] (which blocks hold data), [`prp`] (where a command's data is),
 //! [`status`] (what the host sees).
 //!
-//! What it does NOT do: I/O, and keep any state.
+//! Not included: I/O, and any state.
 #![forbid(unsafe_code)]
 #![deny(
     clippy::disallowed_types,

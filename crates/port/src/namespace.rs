@@ -203,13 +203,13 @@ impl From<Vec<Namespace>> for NamespaceTable {
     }
 }
 
-/// What a command set, or a vendor's extension of one, is to the controller. See [`crate::set`].
+/// A command set, or a vendor's extension of one, for the controller. See [`crate::set`].
 pub trait CommandSet: fmt::Debug + Send + Sync {
     /// The command set that its namespaces report. Of an extension that of what it extends.
     fn csi(&self) -> Csi;
 
-    /// What a command of this set comes to. `None`: it is the NVM command set's, and goes the way
-    /// of those.
+    /// Meaning of a command of this set. `None`: it is the NVM command set's, and goes the way of
+    /// those.
     ///
     /// Fused commands do not come here; those with reserved flags are refused if the command is one
     /// of this set.
@@ -237,13 +237,13 @@ pub trait CommandSet: fmt::Debug + Send + Sync {
         false
     }
 
-    /// What a command of this set is called; `None` for one of the NVM command set's.
+    /// Name of a command of this set; `None` for one of the NVM command set's.
     fn opcode_name(&self, _opcode: u8) -> Option<&'static str> {
         None
     }
 
-    /// What the log of effects says of an I/O command; `None` where there is no such command. Of an
-    /// extension only what it adds.
+    /// Entry of an I/O command in the log of effects; `None` where there is no such command. An
+    /// extension gives only its additions.
     fn effects(&self, opcode: u8) -> Option<CommandEffects>;
 
     /// Identify Namespace of the command set (CNS 05h); not asked of extensions.
@@ -285,17 +285,17 @@ impl PartialEq for dyn CommandSet {
 
 impl Eq for dyn CommandSet {}
 
-/// What a command of a set asks for, as far as the controller must know.
+/// Request of a command of a set, as far as the controller must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// What it does to what is there.
+    /// Its effect on the contents.
     pub access: Access,
     /// Its data.
     pub data: Data,
 }
 
-/// What a command does to what a namespace holds: what reservations and write protection look at
-/// (Base 2.1, 8.1.22).
+/// Effect of a command on the contents of a namespace, which reservations and write protection look
+/// at (Base 2.1, 8.1.22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It reads.

@@ -153,9 +153,9 @@ pub struct TestMedium {
     pub manner: Manner,
     /// Tickets it holds at most.
     pub capacity: usize,
-    /// What every request ends with instead of being done.
+    /// Cause with which every request ends instead of being done.
     pub fault: Option<Cause>,
-    /// What a command of a set ends with.
+    /// Outcome of a command of a set.
     pub answer: Outcome,
     pub seen: Vec<Seen>,
     /// It says that it keeps the time of a model.

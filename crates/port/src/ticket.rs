@@ -139,7 +139,7 @@ impl Ticket {
         (self.slot, self.generation)
     }
 
-    /// What tells it from all other tickets. The duty stays here.
+    /// The identifier that distinguishes it from all other tickets. The duty stays here.
     #[must_use]
     #[inline]
     pub fn id(&self) -> TicketId {
@@ -176,7 +176,7 @@ impl Ticket {
     }
 }
 
-/// What tells one ticket from all others.
+/// Identifier that distinguishes one ticket from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TicketId(NonZeroU64);
 

@@ -1,12 +1,11 @@
-//! What a job does: the directions, sizes and places of its commands, in which order and until
-//! when.
+//! Work of a job: the directions, sizes and places of its commands, their order and their end.
 //!
 //! A [`Job`] is a section of a job file, read but not yet put on a drive. It knows no time and no
 //! queues.
 
 use crate::error::Error;
 
-/// What a command does.
+/// Effect of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Read.
@@ -111,7 +110,7 @@ impl Kind {
 /// One command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// What it does.
+    /// Its effect.
     pub kind: Kind,
     /// First byte, a multiple of 512; of a command with a key the key's hash ([`model::key_hash`]);
     /// of a compound one its number among those of its trace.

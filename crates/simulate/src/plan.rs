@@ -1,4 +1,4 @@
-//! What is to be simulated, and what it has come to.
+//! A simulation's plan, and its results.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::job::Job;
 use crate::tally::{Figures, JobTally, Point};
 use crate::trace::Trace;
 
-/// What hosts do.
+/// Work of the hosts.
 #[derive(Clone, Debug)]
 pub enum Workload {
     /// The sections of a job file.
@@ -22,7 +22,7 @@ pub enum Workload {
 /// A simulation.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What hosts do.
+    /// Work of the hosts.
     pub workload: Workload,
     /// How long, at most.
     pub virtual_ns: u64,
@@ -30,9 +30,9 @@ pub struct Plan {
     pub warmup_ns: u64,
     /// Length of the intervals of the series.
     pub interval_ns: u64,
-    /// What everything random is made from.
+    /// Seed of everything random.
     pub seed: u64,
-    /// What a host's software takes.
+    /// Time of a host's software.
     pub cost: HostCost,
     /// Arrivals beyond the end of the drive go to what is left of their place when it is divided by
     /// its size.
@@ -54,18 +54,18 @@ pub struct Progress {
     pub commands: u64,
 }
 
-/// What a simulation has come to.
+/// Results of a simulation.
 #[derive(Debug)]
 pub struct Ran {
     /// The measured time: without the warm-up, and until the end or until all was done.
     pub elapsed_ns: u64,
-    /// What of it each job took.
+    /// Part of it that each job took.
     pub runtime_ns: Vec<u64>,
-    /// What jobs did.
+    /// Results of the jobs.
     pub jobs: Vec<JobTally>,
     /// The same over time, from the start on.
     pub points: Vec<Point>,
-    /// What the drive did inside in the measured time.
+    /// Work inside of the drive in the measured time.
     pub drive: Figures,
     /// Commands in all.
     pub commands: u64,

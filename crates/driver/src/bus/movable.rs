@@ -147,7 +147,7 @@ fn no_log(error: LogError) -> DriverError {
     no_copy(io::Error::other(error))
 }
 
-/// What a server was given, for the next one.
+/// Properties that a server was given, for the next one.
 #[derive(Debug, Default)]
 struct Given {
     memory: Vec<(HostMemory, Iova)>,

@@ -6,8 +6,8 @@
 //!
 //! A function that a former process had is continued with by its descriptors ([`Vfio::adopt`]).
 //!
-//! What it does NOT do: it binds nothing to vfio-pci, and does not check whether a drive may be
-//! taken. One process has a drive at a time, and one container of addresses each.
+//! Not included: binding to vfio-pci, and the check whether a drive may be taken. One process has a
+//! drive at a time, and one container of addresses each.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;

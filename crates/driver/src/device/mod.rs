@@ -456,8 +456,8 @@ impl<B: Bus> Device<B> {
         }
     }
 
-    /// Deletes an I/O queue pair. What is in flight in it is aborted by the
-    /// controller, and its completions are lost.
+    /// Deletes an I/O queue pair. The controller aborts the commands in flight in it, and their
+    /// completions are lost.
     ///
     /// # Errors
     /// Those of the commands; the queue pair is gone all the same, its

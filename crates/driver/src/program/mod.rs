@@ -7,8 +7,8 @@
 //! list ends, and each completion starts the next. The latency of each command is measured from
 //! just before its doorbell is stored until its completion is seen.
 //!
-//! What it does NOT do: check data (see [`crate::workload`]), or give every command a buffer of its
-//! own: the commands of a worker share one.
+//! Not included: the check of data (see [`crate::workload`]), and a buffer for every command: the
+//! commands of a worker share one.
 
 mod command;
 mod run;

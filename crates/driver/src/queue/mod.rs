@@ -330,9 +330,8 @@ impl<B: Bus> QueuePair<B> {
     }
 
     /// Puts a command into the queue and gives its identifier. The controller
-    /// learns of it by [`Self::ring`]. What `sqe` has for an identifier is
-    /// replaced.
-    ///
+    /// Puts a command into the queue and gives its identifier, which replaces the one in `sqe`. The
+    /// controller learns of it by [`Self::ring`].
     /// # Errors
     /// [`Full`].
     #[inline]

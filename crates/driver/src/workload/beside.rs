@@ -105,7 +105,7 @@ impl<T: Beside> Beside for &mut T {
 }
 
 /// A queue pair that is used now and then: one read of one block, and then
-/// nothing for a while. What it measures is the first command on a cold queue.
+/// nothing for a while. It measures the first command on a cold queue.
 pub struct Cold<'a, B: Bus, K> {
     queue: &'a mut QueuePair<B>,
     clock: &'a K,
@@ -203,7 +203,7 @@ impl<B: Bus, K: Clock> Beside for Cold<'_, B, K> {
     }
 }
 
-/// What a [`Storm`] stores.
+/// Values that a [`Storm`] stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stores {
     /// Any value: most lie outside the queue.

@@ -217,7 +217,7 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
                 if let Some(line) = self.lines.first() {
                     line.queue.bus().check_alive()?;
                 }
-                // What showing it took is no stall.
+                // The time of showing it is no stall.
                 self.times.now = self.clock.now_ns();
                 tick = self.times.now + TICK_NS;
             }
@@ -482,8 +482,8 @@ impl<'a, B: Bus> Line<'a, B> {
         // The queue lets no identifier through that it did not give.
         let slot = &self.slots[usize::from(cqe.cid)];
         let status = cqe.status.status();
-        // A command that failed is no throughput: it has moved nothing. What completed while this
-        // thread did not run belongs to that time.
+        // A command that failed is no throughput: it has moved nothing. Completions while this
+        // thread did not run belong to that time.
         let moves_data = slot.op.kind.moves_data();
         let counts = status.is_success() && moves_data;
         record.resets += u64::from(status.is_success() && slot.op.kind == Kind::Reset);

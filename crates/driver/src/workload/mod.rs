@@ -168,7 +168,7 @@ pub struct Job {
 /// Zones of a job.
 #[derive(Clone, Debug)]
 pub struct JobZones {
-    /// What they have in common.
+    /// Their common properties.
     pub common: Zones,
     /// The zones.
     pub zones: Vec<Zone>,

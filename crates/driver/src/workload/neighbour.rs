@@ -58,7 +58,7 @@ impl<'a, B: Bus, K: Clock> Neighbour<'a, B, K> {
         })
     }
 
-    /// What it measured.
+    /// Its measurements.
     #[must_use]
     pub fn result(&self) -> JobResult {
         result(&self.job, &self.record, None)

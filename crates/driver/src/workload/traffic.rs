@@ -8,7 +8,7 @@ use super::random::Random;
 use super::verify::Ledger;
 use super::{Job, Rw};
 
-/// What a command does.
+/// Effect of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     #[default]

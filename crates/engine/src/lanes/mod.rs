@@ -101,7 +101,7 @@ impl Slot {
     }
 }
 
-/// What a lane has posted that lives elsewhere, for its controller.
+/// Completions that a lane elsewhere has posted, for its controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VisitorPost {
     pub(crate) controller: usize,

@@ -286,8 +286,7 @@ impl Lanes {
             return;
         };
         if self.outbox.len() >= OUTBOX {
-            // What there is to tell stays with the lane, which has limits of its own, and keeps it
-            // hot.
+            // The reports stay with the lane, which has limits of its own, and keep it hot.
             return;
         }
         while let Some(event) = self.of_guest(index, Lane::take_event) {

@@ -348,8 +348,8 @@ impl Tenants {
             went_first: false,
         };
         if flows.len() < FLOWS {
-            // What has no number goes uncounted: with 64 namespaces each, a thousand tenants have
-            // one.
+            // A flow without a number goes uncounted: with 64 namespaces each, a thousand tenants
+            // have one.
             if self.flows.len() >= FlowId::LIMIT {
                 return None;
             }
@@ -358,7 +358,7 @@ impl Tenants {
             self.shares[share].flows.push(id.into());
             return Some(FlowId(id));
         }
-        // What still waits under this number is the same tenant's on the same medium.
+        // Commands that still wait under this number are the same tenant's on the same medium.
         let idle = flows
             .iter()
             .find(|at| self.flows[**at].claim.in_flight == 0);

@@ -1,4 +1,4 @@
-//! What tenants keep of namespaces that come and go.
+//! Tenants' records of namespaces that come and go.
 
 use super::*;
 
@@ -52,7 +52,7 @@ fn the_number_65535_is_no_flows() {
     assert_eq!(place(), None);
 }
 
-/// What a medium has of a namespace is not forgotten for another one's sake.
+/// A medium's record of a namespace is not dropped for another one's sake.
 #[test]
 fn a_namespace_with_commands_in_flight_keeps_its_place() {
     let mut tenants = tenants();

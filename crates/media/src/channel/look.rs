@@ -1,4 +1,4 @@
-//! What a channel's medium is like now.
+//! Present properties of a channel's medium.
 
 use super::{Channel, Kind};
 use crate::look::Look;

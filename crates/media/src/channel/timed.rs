@@ -433,7 +433,7 @@ impl TimedChannel {
             awaited: 1,
             asks_later: false,
         };
-        // What failed at once takes no time of the drive's.
+        // A request that failed at once takes no time of the drive's.
         if !matches!(moved, Some((_, outcome)) if is_refused(outcome)) {
             if self.inner.happened().is_some() {
                 self.tell(Untold { number, told: 0 });

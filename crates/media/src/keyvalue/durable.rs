@@ -22,7 +22,7 @@ pub(super) enum Admits {
     Never(Outcome),
 }
 
-/// What a ticket waits for.
+/// Event that a ticket waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     /// Until all changes are durable.
@@ -60,7 +60,7 @@ pub(super) struct Durable<C> {
     held: VecDeque<Held>,
     /// Those that wait for a flush.
     flushing: Vec<Flushing>,
-    /// What ended without the file.
+    /// Requests that ended without the file.
     ended: Vec<Done>,
     /// Requests that the file has completed.
     reaped: Vec<Done>,

@@ -1,4 +1,4 @@
-//! What a medium is like while no channel has it.
+//! Properties of a medium while no channel has it.
 
 use model::Model;
 

@@ -350,7 +350,7 @@ impl Medium {
         }
     }
 
-    /// What another process of this server needs to continue with the drive
+    /// State that another process of this server needs to continue with the drive
     /// ([`Known::from_bytes`]); `None` for other media.
     #[must_use]
     pub fn known_drive(&self) -> Option<Vec<u8>> {

@@ -39,7 +39,7 @@ impl Commands for FetchAdd {
     }
 }
 
-/// What executes it: a counter of each namespace, by the namespace's first byte in the medium.
+/// Its execution: a counter of each namespace, by the namespace's first byte in the medium.
 #[derive(Debug)]
 struct Counters(Numbers);
 

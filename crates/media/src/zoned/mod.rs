@@ -509,7 +509,7 @@ impl<C: Port> ZonedChannel<C> {
         }
     }
 
-    /// What the medium below has not refused is out, or has ended.
+    /// A request that the medium below has not rejected is out, or has ended.
     fn taken(&mut self, added: Added, id: Option<TicketId>, what: Taken) -> Added {
         self.out.push(Out { id, what });
         match added {

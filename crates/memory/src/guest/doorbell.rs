@@ -10,8 +10,7 @@
 //! - We only read the shadow page. We write the EventIdx page, and read it only to display it: no
 //!   decision depends on it.
 //!
-//! What it does NOT do: it checks no value. The controller detects a doorbell that moved past its
-//! queue.
+//! Not included: checks of values. The controller detects a doorbell that moved past its queue.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

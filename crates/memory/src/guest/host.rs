@@ -173,7 +173,7 @@ impl HostMemory {
     }
 
     /// Logs the pages that the host itself writes from now on, as a hypervisor does with its
-    /// processors. What was logged before is forgotten.
+    /// processors. Earlier records are dropped.
     ///
     /// # Errors
     /// There is no memory for the bitmap.
@@ -572,8 +572,8 @@ impl HostCq {
     }
 
     /// Stores an entry in the controller's place, for another thread to [`Self::load`]: the low
-    /// word, then the high one with the phase (Release). What was seen of the data with the entry
-    /// that it is a copy of is seen behind it, too.
+    /// word, then the high one with the phase (Release). Data that was seen with the entry that it
+    /// is a copy of is seen behind it, too.
     ///
     /// # Panics
     /// If there is no such entry.

@@ -18,8 +18,8 @@
 //! - A thread that accesses client memory must not block SIGBUS: the kernel kills a process for a
 //!   blocked one.
 //!
-//! What it does NOT do: it does not restore lost bytes; reads return zeros meanwhile. The kernel's
-//! own accesses (io_uring) raise no signal; they fail with EFAULT.
+//! Not included: restoring lost bytes; reads return zeros meanwhile. The kernel's own accesses
+//! (io_uring) raise no signal; they fail with EFAULT.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};

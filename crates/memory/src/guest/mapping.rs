@@ -12,8 +12,8 @@
 //! - One client can exhaust neither the table of mappings nor the address space: both are bounded
 //!   per session.
 //!
-//! What it does NOT do: it gives no access to bytes; [`crate::DmaView`] and
-//! [`crate::DoorbellPages`] do, each with its own rules.
+//! Not included: access to bytes; [`crate::DmaView`] and [`crate::DoorbellPages`] give it, each
+//! with its own rules.
 
 use std::ffi::c_int;
 use std::io;
@@ -391,7 +391,7 @@ impl ClientMappings {
     /// previous mapping.
     ///
     /// # Errors
-    /// See [`MapError`]. What regions use has not changed then.
+    /// See [`MapError`]. The mappings that regions use have not changed then.
     pub fn map(&mut self, fd: OwnedFd) -> Result<Arc<Mapping>, MapError> {
         let may_write = may_write(&fd)?;
         let seals = seals_of_memory(&fd)?;

@@ -12,7 +12,7 @@
 //!   ring needs.
 //! - An absent page is never accessed: the caller gets an error, and the queue is lost to the host.
 //!
-//! What it does NOT do: it keeps no head, tail or phase, and wraps no index.
+//! Not included: head, tail, phase, and the wrap of an index.
 
 use std::ptr;
 use std::sync::Arc;

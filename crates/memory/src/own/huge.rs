@@ -6,8 +6,8 @@
 //! where the machine's settings say `never`: those settings control only what the kernel does
 //! unasked.
 //!
-//! What it does NOT do: it does not enforce huge pages (memory of usual pages remains possible),
-//! and it never waits for memory.
+//! Not included: it does not enforce huge pages (memory of usual pages remains possible), and it
+//! never waits for memory.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -57,7 +57,7 @@ fn sized_memfd(name: &str, len: usize, flags: MemfdFlags) -> io::Result<(OwnedFd
 }
 
 /// Has the kernel put the pages of `map` together, which starts at a multiple of [`HUGE_PAGE_LEN`]
-/// and has a whole number of them. What it holds stays.
+/// and has a whole number of them. Its bytes stay.
 pub(crate) fn collapse(map: &OwnMap) -> io::Result<()> {
     // There is nothing to put together where nothing was touched.
     map.advise(0, map.len(), Advice::LinuxPopulateWrite)?;

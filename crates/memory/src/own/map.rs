@@ -91,7 +91,7 @@ impl OwnMap {
             rustix::mm::mmap_anonymous(ptr::null_mut(), both, ProtFlags::empty(), flags)?
         };
         let skipped = start.addr().next_multiple_of(align) - start.addr();
-        // What lies before and behind it goes. Errors change nothing.
+        // The parts before and behind it go. Errors change nothing.
         // SAFETY: both ranges were reserved above and have never been used.
         unsafe {
             if skipped > 0 {
@@ -110,7 +110,7 @@ impl OwnMap {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         let place = self.base.as_ptr().cast();
-        // SAFETY: the range is our own mapping. Who uses the memory finds other bytes there, as
+        // SAFETY: the range is our own mapping. Users of the memory find other bytes there, as
         // after a write of another process that shares it.
         unsafe { rustix::mm::mmap(place, self.span, protection, flags, fd, 0)? };
         Ok(())

@@ -148,7 +148,7 @@ impl StateFile {
     }
 
     /// A file that another process has made, which has ended. Every area can be continued with
-    /// ([`StateFile::adopt`]). What the areas hold is not checked.
+    /// ([`StateFile::adopt`]). The contents of the areas are not checked.
     ///
     /// # Errors
     /// See [`OpenError`]: nothing in the file is trusted.
@@ -226,7 +226,7 @@ impl StateFile {
         self.map.len()
     }
 
-    /// What the file holds, for another machine: its pages that are not all zero, with their
+    /// Contents of the file, for another machine: its pages that are not all zero, with their
     /// offsets. No area may change meanwhile.
     ///
     /// # Errors
@@ -247,7 +247,7 @@ impl StateFile {
     }
 
     /// A file of `len` bytes with these pages, which [`StateFile::pages`] gave on another machine.
-    /// What they hold is checked as by [`StateFile::open`].
+    /// Their contents are checked as by [`StateFile::open`].
     ///
     /// # Errors
     /// See [`OpenError`]; `InvalidInput` for a page that is none of the file.

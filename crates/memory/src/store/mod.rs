@@ -28,8 +28,8 @@ use crate::sync::order;
 const PAGE_LEN: usize = 4096;
 /// Bytes compared at once.
 const COMPARE_LEN: usize = 512;
-/// Bytes asked for beforehand of one range. What follows, the processor asks for by itself while
-/// the first are copied.
+/// Bytes of one range that are prefetched. The processor prefetches the rest by itself while the
+/// first are copied.
 const EXPECTED_LEN: u64 = 4096;
 /// Prefetches every eighth cache line: the processor fetches the others of a page by itself.
 /// Prefetching all of them takes longer than it saves.
@@ -457,7 +457,7 @@ mod tests {
             StorePages::HugeAsWritten => assert!(huge == 0 || huge == 2048, "{huge}"),
             StorePages::HugeOnceUsed | StorePages::Usual => assert_eq!(huge, 0),
         }
-        // What would not fill a huge page does not ask for one.
+        // Memory that would not fill a huge page does not ask for one.
         assert_eq!(private(4096).unwrap().1, StorePages::Usual);
     }
 

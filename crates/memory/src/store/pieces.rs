@@ -1,6 +1,6 @@
 //! Memory that is in use, put together on huge pages piece by piece.
 //!
-//! What it does NOT do: choose pieces, or the moment: the program does.
+//! Not included: the choice of pieces, and of the moment: the program makes both.
 
 use std::io;
 use std::ptr::NonNull;

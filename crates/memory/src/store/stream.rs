@@ -24,7 +24,7 @@ const PARTS: usize = 4;
 const LINE: usize = 64;
 
 /// Copies `len` bytes past the caches; false: nothing was copied, because this processor or these
-/// addresses do not allow it. What was stored is visible to other processors before anything that
+/// addresses do not allow it. The stored bytes are visible to other processors before anything that
 /// this thread stores afterwards.
 ///
 /// # Safety

@@ -19,7 +19,7 @@
 //! ([`Claimant::must_claim`]), and no other begins until it has. There is no way back: a claimant
 //! that has shared a medium once keeps claiming.
 //!
-//! What this does NOT do: it sends no wake-ups. A waiting claimant retries by itself.
+//! Not included: wake-ups. A waiting claimant retries by itself.
 
 use crate::sync::atomics::{Arc, AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::order::full_fence;
@@ -264,8 +264,8 @@ impl Claimant {
     pub fn release(&self, claim: &mut Claim, ranges: impl IntoIterator<Item = (u64, u64)>) {
         if claim.held > 0 {
             each_word(ranges, 0, |index| {
-                // What we have read or written is before what the next one does: its Acquire pairs
-                // with this.
+                // Our reads and writes are before those of the next one: its Acquire pairs with
+                // this.
                 self.shared.word(index).fetch_sub(1, Ordering::Release);
                 claim.held -= 1;
                 claim.held > 0

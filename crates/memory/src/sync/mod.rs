@@ -1,4 +1,4 @@
-//! What threads of this process, and the other side of a queue, share without locks.
+//! State that threads of this process, and the other side of a queue, share without locks.
 
 pub(crate) mod atomics;
 pub mod claims;

@@ -88,8 +88,8 @@ pub(crate) unsafe fn load_doorbell_pair(pair: *const u64) -> u64 {
 
 /// Stores a doorbell, or an EventIdx, for the other side to load.
 ///
-/// The race: of [`load_doorbell`], seen from the other end. What was written before (entries, or a
-/// host's reads of them) stays before the value. For an EventIdx that is not enough: see
+/// The race: of [`load_doorbell`], seen from the other end. Earlier stores (entries), and a host's
+/// earlier reads of them, stay before the value. For an EventIdx that is not enough: see
 /// [`full_fence`].
 ///
 /// # Safety

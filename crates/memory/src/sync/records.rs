@@ -113,7 +113,7 @@ mod tests {
         );
     }
 
-    /// What is read beside a writer is a whole record, and the one that was asked for.
+    /// A read beside a writer gives a whole record, and the one that was asked for.
     #[test]
     fn a_record_is_whole_or_not_there() {
         let records = Records::new(2);

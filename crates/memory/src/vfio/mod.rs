@@ -14,9 +14,9 @@
 //!   keep others ([`Function::descriptors`]), for a third one to continue with
 //!   ([`Function::adopt`]).
 //!
-//! What it does NOT do: it supports no function without an IOMMU (it could reach all memory), no
-//! group that another process uses in part, and no PCI beyond registers, memory and interrupts. The
-//! caller decides which function to use, and whether it may be taken.
+//! Not included: functions without an IOMMU (they could reach all memory), groups that another
+//! process uses in part, and PCI beyond registers, memory and interrupts. The caller decides which
+//! function to use, and whether it may be taken.
 
 mod call;
 mod region;
@@ -280,8 +280,7 @@ impl Function {
         Ok(())
     }
 
-    /// Writes to `offset` of a region on. What was written to memory before is seen by the function
-    /// before.
+    /// Writes to `offset` of a region on. The function sees earlier writes to memory before.
     ///
     /// # Errors
     /// As [`Function::read`].

@@ -138,7 +138,7 @@ fn check_slc_cache(flash: &FlashParameters) -> Result<(), InvalidParameter> {
     Ok(())
 }
 
-/// What zones need, too.
+/// Checks that zones need, too.
 fn check_dies(flash: &FlashParameters) -> Result<(), InvalidParameter> {
     if !(PAGE_BYTES..=MAX_SIZE).contains(&flash.size_bytes) {
         return Err(unfit(format!(

@@ -93,7 +93,7 @@ impl Change {
     }
 }
 
-/// What a drive is doing while a parameter is changed.
+/// Activity of a drive while a parameter is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// It is being made: everything may change.
@@ -110,7 +110,7 @@ pub enum InvalidParameter {
     /// No parameter is called so.
     #[error("there is no parameter `{name}` for a model of kind {}", kind.name())]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// In this kind.
         kind: Kind,
@@ -120,9 +120,9 @@ pub enum InvalidParameter {
     Text {
         /// The parameter.
         name: &'static str,
-        /// What was written.
+        /// The text as written.
         text: String,
-        /// What to write.
+        /// The advice: text to write.
         why: String,
     },
     /// Outside of its range.

@@ -9,11 +9,11 @@ use crate::{
 /// One parameter.
 #[derive(Debug)]
 pub struct Parameter {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// The part of a drive that it is of, in words.
     pub group: &'static str,
-    /// What its number counts.
+    /// Unit of its number.
     pub unit: Unit,
     /// Least value.
     pub min: u64,
@@ -21,7 +21,7 @@ pub struct Parameter {
     pub max: u64,
     /// When it may change.
     pub change: Change,
-    /// What it does, in a few words.
+    /// Its effect, in a few words.
     pub about: &'static str,
     place: Place,
 }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-/// What a number counts.
+/// Unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
@@ -30,7 +30,7 @@ pub enum Unit {
 /// A number with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// What it counts.
+    /// Its unit.
     pub unit: Unit,
     /// How many, in the unit that [`Unit`] names.
     pub raw: u64,
@@ -60,7 +60,7 @@ const SIZES: &[Scale] = &[
 
 const RATES: &[Scale] = &[("M", 1_000_000), ("K", 1_000), ("", 1)];
 
-/// What the value of a bandwidth or a rate that is not limited is called.
+/// Name of the value of a bandwidth or a rate that is not limited.
 const NONE: &str = "none";
 
 impl Unit {
@@ -105,7 +105,7 @@ impl Unit {
         Ok(Value { unit: self, raw })
     }
 
-    /// What a number of this unit is, for tables: `time`, `bandwidth`, `true, false`.
+    /// Name of a number of this unit, for tables: `time`, `bandwidth`, `true, false`.
     pub fn name(self) -> String {
         match self {
             Unit::Time => "time".to_owned(),
@@ -141,7 +141,7 @@ impl Wrong {
     }
 }
 
-/// What becomes of a part of the smallest unit.
+/// Treatment of a part of the smallest unit.
 #[derive(Clone, Copy, PartialEq)]
 enum Fraction {
     Refused,

@@ -28,8 +28,8 @@ use crate::{
     InvalidParameter, Kind, KvParameters, Moment, NvmParameters, Parameters, Unit, ZonesParameters,
 };
 
-/// What Linux took for a read on the machine of NVMeVirt's authors: their script subtracts it from
-/// what was measured there.
+/// Time that Linux took for a read on the machine of NVMeVirt's authors: their script subtracts it
+/// from the latency that was measured there.
 pub const LINUX_READ_NS: u64 = 6_610;
 /// The same for a write.
 pub const LINUX_WRITE_NS: u64 = 9_870;
@@ -118,7 +118,7 @@ const fn above_linux(
 /// A figure of the real drive, for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// What was measured.
+    /// The measured quantity.
     pub what: &'static str,
     /// The figure with its unit.
     pub figure: &'static str,
@@ -139,11 +139,11 @@ const fn published(what: &'static str, figure: &'static str, source: Source) -> 
 pub struct Preset {
     /// `samsung-970-pro`.
     pub name: &'static str,
-    /// What follows the `@`; empty where there is one only.
+    /// Text after the `@`; empty where there is one only.
     pub variant: &'static str,
     /// The bare name means this variant.
     pub is_default: bool,
-    /// What it is, in one line.
+    /// Description in one line.
     pub about: &'static str,
     /// Its model.
     pub kind: Kind,
@@ -153,7 +153,7 @@ pub struct Preset {
     pub size_source: Source,
     /// Its values.
     pub values: &'static [&'static [Sourced]],
-    /// What was published of the drive.
+    /// Published figures of the drive.
     pub published: &'static [Published],
 }
 

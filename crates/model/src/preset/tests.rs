@@ -10,7 +10,7 @@ fn value(name: &str, parameter: &str) -> String {
     parameters.get(parameter).unwrap().to_string()
 }
 
-/// What presets may leave out: it is off.
+/// Keys that presets may leave out: the part is off.
 const EXTRAS: &[&str] = &[
     "background_below",
     "background_idle",
@@ -123,7 +123,7 @@ fn figures_that_were_published() {
     }
 }
 
-/// What Linux takes is not the drive's: 12 us are 5.39 us at the device.
+/// The time of Linux is not the drive's: 12 us are 5.39 us at the device.
 #[test]
 fn the_hosts_share_is_taken_out_of_latencies() {
     assert_eq!(value("optane-p4800x", "read_latency"), "5390ns");

@@ -182,7 +182,7 @@ fn a_read_goes_over_the_link_when_all_is_sensed() {
         [wordline + 8192]
     );
     // 32768 to 40960 was written and is in no wordline that is full: sensed all the same, in row 1:
-    // flash page 2, of the first kind. What lies beyond is not, but is sent.
+    // flash page 2, of the first kind. Bytes beyond it are not sensed, but are sent.
     assert_eq!(
         durations(&mut prepared(), &[(LATER, read(32_768, 4))]),
         [2000 + 15_000 + 8192 + 4096]

@@ -1,4 +1,4 @@
-//! What the command dwords of each command hold (Base 2.1, 5; NVM 1.1, 3).
+//! Contents of the command dwords of each command (Base 2.1, 5; NVM 1.1, 3).
 //!
 //! A type names a dword: `IdentifyCdw10::from(sqe.cdw10)`, and `into()` for the way back. Reserved
 //! bits come and go unchanged.

@@ -247,7 +247,7 @@ impl Status {
     pub const AUTHENTICATION_REQUIRED: Self = Self(0x191);
 }
 
-/// What Identify Controller says to hosts over fabrics: its bytes 1792 to 2047 (Base 2.1, figure
+/// Part of Identify Controller for hosts over fabrics: its bytes 1792 to 2047 (Base 2.1, figure
 /// 312).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]

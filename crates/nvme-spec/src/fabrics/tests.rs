@@ -1,6 +1,6 @@
 use super::*;
 
-/// What Linux 7.3 sent when it connected: an Admin Queue of 32 entries, with a keep-alive of 5 s.
+/// Capsule of Linux 7.3 when it connected: an Admin Queue of 32 entries, with a keep-alive of 5 s.
 /// The capsule's bytes 0 to 63, of a recorded session.
 const ADMIN_CONNECT: [u32; 16] = [
     0x0000_407f,

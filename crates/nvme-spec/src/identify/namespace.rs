@@ -55,7 +55,7 @@ impl Flbas {
 }
 
 open_enum! {
-    /// What a deallocated logical block reads as.
+    /// Bytes that reads of a deallocated logical block return.
     pub struct DeallocatedReads(u8) {
         NOT_REPORTED = 0b000, "Not reported";
         ZEROES = 0b001, "All bytes cleared to 0h";

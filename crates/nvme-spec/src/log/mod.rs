@@ -43,7 +43,7 @@ open_enum! {
     }
 }
 
-/// What Supported Log Pages says of one log page (Base 2.1, 5.1.12.1.1).
+/// Entry of Supported Log Pages for one log page (Base 2.1, 5.1.12.1.1).
 #[bitfield(u32)]
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct LidSupportedAndEffects {
@@ -243,7 +243,7 @@ open_enum! {
     }
 }
 
-/// What a command, or a feature, reaches: 0 is not told.
+/// Scope of a command, or of a feature: 0 is not reported.
 #[bitfield(u16)]
 #[derive(PartialEq, Eq)]
 pub struct Scope {
@@ -265,7 +265,7 @@ pub struct Scope {
     __: u16,
 }
 
-/// What Commands Supported and Effects says of one opcode.
+/// Entry of Commands Supported and Effects for one opcode.
 #[bitfield(u32)]
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct CommandEffects {
@@ -306,7 +306,7 @@ pub struct CommandsSupportedAndEffectsLog {
     pub reserved_2048: [u8; 2048],
 }
 
-/// What Feature Identifiers Supported and Effects says of one feature.
+/// Entry of Feature Identifiers Supported and Effects for one feature.
 #[bitfield(u32)]
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct FeatureEffects {

@@ -1,7 +1,7 @@
 //! Reservations: the dwords and data of the four commands, the notification log page, and the two
 //! features (Base 2.1, 7.5 to 7.8, 5.1.12.1.32, 5.1.25.1.29 and 5.1.25.1.30).
 //!
-//! What a namespace supports is [`crate::identify::namespace::Rescap`].
+//! The capabilities of a namespace are in [`crate::identify::namespace::Rescap`].
 
 use core::mem::offset_of;
 

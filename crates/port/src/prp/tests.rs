@@ -275,8 +275,7 @@ fn longer_than_any_transfer_is_refused() {
     );
 }
 
-/// What the specification says of a layout: the address of every page of data, or what is wrong
-/// with it.
+/// A layout by the specification: the address of every page of data, or the fault.
 struct Oracle<'h> {
     host: &'h Host,
     /// By page: what the device may do there.

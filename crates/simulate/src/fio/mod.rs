@@ -109,7 +109,7 @@ impl Section {
     }
 }
 
-/// What a job file is read with.
+/// Parameters with which a job file is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct With<'a> {
     /// Keys and values that replace those of every section.

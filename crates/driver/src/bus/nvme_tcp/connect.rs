@@ -101,8 +101,7 @@ pub(super) fn open(
         ));
     }
     let (cntlid, asks) = (admitted.cntlid(), admitted.atr());
-    // What this host wants of the controller is proved on the Admin Queue, or before it where both
-    // have made a key.
+    // The controller proves itself on the Admin Queue, or before it where both have made a key.
     let is_proved = matches!(way.channel, Channel::Generated(_));
     if (wanted.qid == 0 && !is_proved) || asks {
         authenticate(&mut talk, &encoder, identity, asks)?;
@@ -267,7 +266,7 @@ pub(super) fn connect(
     (sqe, data)
 }
 
-/// What the answer to a Connect that succeeded has: the controller's identifier, and whether it
+/// Content of the answer to a Connect that succeeded: the controller's identifier, and whether it
 /// asks for authentication, and for a key of TLS.
 fn admitted(talk: &Talk<'_>, cqe: &Cqe, identity: &Identity) -> Result<ConnectDw0, DriverError> {
     let status = cqe.status.status();
@@ -406,7 +405,7 @@ mod tests {
     fn an_io_queue_goes_where_the_admin_queue_is() {
         let (admin, other) = (TcpListener::bind("127.0.0.1:0").unwrap(), "192.0.2.1:1");
         let peer = admin.local_addr().unwrap();
-        // What the name stands for now does not matter.
+        // The present address of the name does not matter.
         let target = format!("{other}/nqn.2026-11.t:s0").parse().unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
         let stream = reach(&target, Some(peer), deadline).unwrap();

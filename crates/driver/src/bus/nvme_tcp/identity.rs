@@ -1,5 +1,5 @@
-//! Who this process is to targets: a host identifier, and the host NQN with the same UUID or the
-//! one that its user has given, with secrets.
+//! Identity of this process for targets: a host identifier, and the host NQN with the same UUID or
+//! the one that its user has given, with secrets.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -17,15 +17,15 @@ pub struct Identity {
     pub(super) id: [u8; 16],
     /// Host NQN, null terminated.
     pub(super) nqn: [u8; NQN_SIZE],
-    /// What it proves that it knows, where a target asks for that.
+    /// Secret that it proves to know, where a target asks for that.
     pub(super) secret: Option<Arc<Secret>>,
-    /// What the controller is to prove that it knows.
+    /// Secret that the controller is to prove to know.
     pub(super) controller: Option<Arc<Secret>>,
     /// Its key of TLS: it connects through TLS.
     pub(super) tls: Option<Arc<TlsKey>>,
     /// It makes a key of TLS with the controller, and connects through TLS with that.
     pub(super) concatenates: bool,
-    /// What it asks targets for: CRC32C of headers and of data.
+    /// Digests that it asks targets for: CRC32C of headers and of data.
     pub(super) digests: Digests,
 }
 

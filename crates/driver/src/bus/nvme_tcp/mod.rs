@@ -17,7 +17,7 @@
 //! again, and so does enabling a controller that was disabled. Locks are taken in the order
 //! registers, shared memory, Admin Queue, I/O queue, completion queue.
 //!
-//! What it does not do: no keep alive, and no data other than one SGL data block.
+//! Not included: keep alive, and data other than one SGL data block.
 
 mod address;
 mod authenticate;

@@ -43,7 +43,7 @@ impl Channel {
         Ok(Some((name.clone(), psk)))
     }
 
-    /// What to do where a target does not take the key.
+    /// Next step where a target does not take the key.
     fn next_step(&self) -> &'static str {
         match self {
             Self::Generated(_) => {
@@ -58,7 +58,7 @@ impl Channel {
 
 /// Why a connection has no protection.
 pub(super) struct Unprotected {
-    /// What the user is to be shown.
+    /// Text for the user.
     pub(super) reason: String,
     /// The target has refused the key.
     pub(super) is_refused: bool,

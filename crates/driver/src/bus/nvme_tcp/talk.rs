@@ -12,7 +12,7 @@ use super::stream::{Stream, await_socket};
 use super::wire::{decoder, digest_of};
 use crate::DriverError;
 
-/// What a target says before a queue is connected.
+/// Message of a target before a queue is connected.
 pub(super) enum Said {
     Agreed(Agreement),
     Completed(Cqe),

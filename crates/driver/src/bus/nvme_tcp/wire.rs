@@ -24,7 +24,7 @@ pub(super) const MAX_IN_CAPSULE: u32 = 64 << 10;
 /// Bytes of a head and of data that are staged at least, so that each thing to send fits whole.
 pub(super) const OUTPUT: usize = 2 * (MAX_H2C_DATA as usize) + 4096;
 
-/// What this host asks a target for, with these digests.
+/// Offer of this host to a target, with these digests.
 pub(super) const fn offer(digests: Digests) -> Offer {
     Offer {
         digests,
@@ -178,7 +178,7 @@ impl Wire {
                     (place, piece, more.then_some(pieces))
                 }
             };
-            // What a command has to send is dropped with it.
+            // The data that a command has to send is dropped with it.
             let command = self.commands.at(place);
             let command = command.expect("a command that has ended has nothing to send");
             let address = command.data.map_or(0, |data| data.address);

@@ -209,7 +209,7 @@ fn a_controller_that_posts_more_than_it_was_asked_for_is_kept_waiting() {
     assert_eq!(carrier.carry().unwrap(), 3);
     assert!(!carrier.is_due());
     assert_eq!(carrier.carry().unwrap(), 0);
-    // What it made up is found by who knows what was asked.
+    // The caller, which knows its commands, finds the invented identifier.
     let error = queue.poll().unwrap_err();
     assert!(matches!(error, DriverError::Broken(_)), "{error}");
 }

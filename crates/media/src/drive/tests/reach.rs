@@ -12,7 +12,7 @@ use nvme_spec::registers::{CSTS, Csts};
 use super::rig::{Bus, Mood, Rig, Shape, bus, rig_options};
 use crate::drive::reach::{Kept, reach};
 
-/// What is done, in this order.
+/// Steps, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Former,
@@ -24,7 +24,7 @@ enum Step {
 
 use Step::{Ended, Former, Keep, Open, Release};
 
-/// What a former process has left of a drive.
+/// State of a drive that a former process has left.
 #[derive(Clone, Copy, PartialEq)]
 enum Left {
     Nothing,

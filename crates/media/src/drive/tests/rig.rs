@@ -198,7 +198,7 @@ pub(super) fn bus(
     let mut controller = Controller::new(config, pages.clone(), &mut subsystem).unwrap();
     controller.drive_reported(ChannelId(0), Some(says));
     let bus = InProcess::new(controller, subsystem, pages, true, channels);
-    // What takes seconds is over in some ten thousand turns.
+    // Waits of seconds are over in some ten thousand turns.
     bus.set_turn_ns(100_000);
     bus
 }

@@ -192,7 +192,7 @@ impl Rig {
         let flushes = matches!(request, Request::Flush).then(|| self.ended.clone());
         let segments = if bytes > 0 { &[segment][..] } else { &[] };
         let added = self.channel.add(ticket, request, segments, &view);
-        // What is durable when it ends covers itself.
+        // A request that is durable when it ends covers itself.
         let covers = |made: &Made| match request {
             Request::Write { fua: true, .. }
             | Request::WriteZeroes { fua: true, .. }

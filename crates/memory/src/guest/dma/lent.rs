@@ -10,7 +10,7 @@
 //! while it hangs. So a region records whether its host has unmapped it, and how many devices reach
 //! it ([`Reach`]).
 //!
-//! What it does NOT do: it reads and writes nothing.
+//! Not included: reading and writing.
 
 use std::io;
 use std::os::fd::BorrowedFd;

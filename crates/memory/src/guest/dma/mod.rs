@@ -12,10 +12,10 @@
 //!   that mapping.
 //! - A device writes only where both the region's access and its mapping allow it.
 //!
-//! What it does NOT do: an unmap does not wait for I/O. Readers with an older view keep reaching
-//! the old bytes, safely; the session waits by epoch until they are done before it replies to its
-//! client. It does not keep the bus addresses of drives: the code that maps a region's memory for a
-//! drive ([`Lent`]) keeps them.
+//! Not included: an unmap does not wait for I/O. Readers with an older view keep reaching the old
+//! bytes, safely; the session waits by epoch until they are done before it replies to its client.
+//! It does not keep the bus addresses of drives: the code that maps a region's memory for a drive
+//! ([`Lent`]) keeps them.
 
 mod lent;
 mod pins;
@@ -322,7 +322,7 @@ impl DmaMap {
     }
 
     fn remove(&mut self, first: Iova, last: Iova) -> u64 {
-        // What was never asked for and is over.
+        // Ranges that were never asked for and are over.
         self.reached.retain(|reach| reach.is_held());
         let mut reached = std::mem::take(&mut self.reached);
         let bytes = self.change(|tree| {

@@ -133,8 +133,8 @@ impl<'v> Segment<'v> {
         let (to, from) = (self.at(at, len), buffer.at(from, len));
         // SAFETY: both ranges were checked to lie in their mappings, and the line before says that
         // ours is writable. A buffer's memory may be a segment's of a view of its own file, so the
-        // copy is one that may overlap. Who else has the memory may access it meanwhile: see the
-        // types' documentation.
+        // copy is one that may overlap. Others that have the memory may access it meanwhile: see
+        // the types' documentation.
         unsafe { from.copy_to(to, len) }
         self.written(at, len);
     }

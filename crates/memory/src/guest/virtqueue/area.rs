@@ -25,7 +25,7 @@ pub enum AreaError {
     OutOfFile,
 }
 
-/// What keeps an address valid.
+/// Owner of the memory, which keeps an address valid.
 #[derive(Debug)]
 enum Keeper {
     /// Guest memory: the view that translated it.

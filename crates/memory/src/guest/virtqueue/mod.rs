@@ -9,7 +9,7 @@
 //! - A load reads its word once. Code that decides uses the value that it got.
 //! - A store into the guest's memory is marked in the log of its view.
 //!
-//! What it does NOT do: it keeps no index and no wrap counter, and checks no value of the driver.
+//! Not included: indexes and wrap counters, and checks of the driver's values.
 
 mod area;
 mod packed;

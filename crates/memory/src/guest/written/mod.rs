@@ -19,8 +19,8 @@
 //! A log belongs to the views from its start to its end. A command that has a view from before
 //! writes without a mark, so a start is over when no such command is in flight.
 //!
-//! What it does NOT do: it logs no write of a device with its own access to the memory, as a drive
-//! has, and none of the host's own processors.
+//! Not included: writes of a device with its own access to the memory, as a drive has, and those of
+//! the host's own processors.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fmt, io};

@@ -5,8 +5,8 @@
 //! copies some hundred regions and about a thousand chunk pointers. A search is two binary
 //! searches.
 //!
-//! What it does NOT do: it checks nothing. Its caller has made sure that regions do not overlap and
-//! that a range to be removed splits none.
+//! Not included: checks. Its caller has made sure that regions do not overlap and that a range to
+//! be removed splits none.
 
 #[cfg(test)]
 mod tests;

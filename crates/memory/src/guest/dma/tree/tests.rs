@@ -42,7 +42,7 @@ fn starts(tree: &Tree) -> Vec<u64> {
     tree.iter().map(|region| region.iova.0 / PAGE).collect()
 }
 
-/// What every tree must be.
+/// Properties of every tree.
 fn check(tree: &Tree, model: &BTreeMap<u64, u64>) {
     let listed = tree
         .iter()
