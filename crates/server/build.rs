@@ -21,7 +21,7 @@ use std::{env, fs, io};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// What the dashboard is made of, beside what npm fetches.
+/// Sources of the dashboard, beside the packages that npm fetches.
 const SOURCES: [&str; 6] = [
     "index.html",
     "package-lock.json",

@@ -1,9 +1,9 @@
 //! Node.js and npm, which the dashboard is built with: what the program's build script and
 //! `cargo xtask` both do with them. It is a module of each.
 //!
-//! Who wants what npm installs holds a lock from before it looks whether that is there until it no
-//! longer needs it, as `npm ci` begins with removing what is there. Nothing is waited for without a
-//! bound.
+//! A build that wants the packages that npm installs holds a lock from before it looks whether they
+//! are there until it no longer needs them, as `npm ci` begins with removing those that are there.
+//! Every wait has a bound.
 
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
@@ -100,7 +100,7 @@ pub(crate) fn is_installed(web: &Path) -> io::Result<bool> {
 }
 
 /// Has npm install what the list of versions names; the caller holds the lock. A fetch that fails
-/// is tried so often again. What npm says goes to `log`.
+/// is tried so often again. The output of npm goes to `log`.
 ///
 /// # Errors
 /// It fails, or times out.

@@ -15,7 +15,7 @@
 //! claims something and does not have it fails. "Not applicable" is a test of another transport
 //! than the controller's ([`chapters::Scope`]): it is not run, since it would test the bus.
 //!
-//! What it does NOT do: measure, load, or test what no host can see.
+//! Not included: measurement, load, and tests of properties that no host can see.
 #![forbid(unsafe_code)]
 
 pub mod bench;

@@ -52,16 +52,16 @@ fn named(name: &str, chapter: &Chapter, test: &Test) -> bool {
     }
 }
 
-/// What became of a test.
+/// Outcome of a test.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Its chapter's name.
     pub chapter: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// What demands it.
+    /// Source of the demand.
     pub section: &'static str,
-    /// What it says.
+    /// Its statement.
     pub title: &'static str,
     /// Whether that is so.
     pub verdict: Verdict,

@@ -1,4 +1,4 @@
-//! What a test says.
+//! Verdicts of tests.
 
 use std::fmt::{self, Display, LowerHex};
 
@@ -29,7 +29,7 @@ impl Display for Miss {
     }
 }
 
-/// What goes wrong between a host and a controller is the controller's fault
+/// An error between a host and a controller is the controller's fault
 /// here: it hangs, it is gone, or it refuses an access.
 impl From<DriverError> for Miss {
     fn from(error: DriverError) -> Self {

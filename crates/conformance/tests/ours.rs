@@ -100,7 +100,7 @@ fn bench_of(
     assert!(channels.insert(medium.channel(256).unwrap()).is_ok());
     let config = config(mode);
     let mut subsystem = SubsystemConfig::with_namespaces(32, namespaces);
-    // What has no blocks has a place all the same.
+    // A namespace without blocks has a place all the same.
     for allocated in &mut subsystem.namespaces {
         if !allocated.namespace.has_blocks() {
             allocated.len = medium.size();

@@ -1,4 +1,4 @@
-//! What is fetched from Debian, and what to install where this is not Debian.
+//! Packages that are fetched from Debian, and those to install where this is not Debian.
 
 use std::path::Path;
 
@@ -13,9 +13,9 @@ use crate::kernel::{self, Kernel};
 pub(crate) const APT: &str = "apt";
 /// The first QEMU with the device `vfio-user-pci`.
 pub(crate) const QEMU_NEEDED: (u32, u32) = (10, 1);
-/// What is fetched where the system's QEMU is older.
+/// Packages that are fetched where the system's QEMU is older.
 pub(crate) const QEMU_PACKAGES: &[&str] = &["qemu-system-x86", "qemu-utils", "qemu-block-extra"];
-/// What is fetched for guests of an older QEMU.
+/// Packages that are fetched for guests of an older QEMU.
 pub(crate) const OLDER_QEMU_PACKAGES: &[&str] = &["qemu-system-x86"];
 /// The programs of the guest; the kernel comes beside them.
 pub(crate) const GUEST_PACKAGES: &[&str] = &[

@@ -5,8 +5,8 @@
 //! it, so an entry is never changed, only made. It is made in a staging folder and renamed into
 //! place: what has an entry's name is whole. One file lock lets one process at a time make entries.
 //!
-//! What it does not do: throw old entries away. Removing the whole folder is always safe while
-//! nothing runs.
+//! Not included: the removal of old entries. Removing the whole folder is always safe while nothing
+//! runs.
 
 use std::env;
 use std::fs::{self, File};
@@ -121,8 +121,8 @@ impl Cache {
         for entry in fs::read_dir(&self.root)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with(STAGING) {
-                // What cannot be removed yet, since somebody still writes there, the next one
-                // sweeps.
+                // The next one sweeps a folder that cannot be removed yet, since another process
+                // still writes there.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }

@@ -1,8 +1,8 @@
 //! Writes a cpio archive in the "newc" format, as the kernel unpacks an initramfs from
 //! (Documentation/driver-api/early-userspace/buffer-format.rst).
 //!
-//! What it does not do: owners, times, hard links, device nodes. All of it belongs to root, at time
-//! 0, so equal input gives equal bytes.
+//! Not included: owners, times, hard links, device nodes. All of it belongs to root, at time 0, so
+//! equal input gives equal bytes.
 
 use std::io::{Result, Write};
 

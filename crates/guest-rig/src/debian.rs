@@ -5,8 +5,7 @@
 //! its own dynamic loader runs the programs ([`Program::private`]). apt checks every archive
 //! against the keyring that Debian installs.
 //!
-//! What it does not do: run maintainer scripts, pull in essential packages, or serve systems other
-//! than Debian on x86-64.
+//! Not included: maintainer scripts, essential packages, and systems other than Debian on x86-64.
 
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;

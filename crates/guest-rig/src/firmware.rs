@@ -24,7 +24,7 @@ pub(crate) const PACKAGES: &[&str] = &["fdisk", "mtools", "ovmf", "systemd-boot-
 const ESP_START: u64 = 1 << 20;
 /// The blocks that the partition table counts in.
 const BLOCK: u64 = 512;
-/// What is left behind the first partition for a second one and the copy of the table.
+/// Bytes behind the first partition for a second one and the copy of the table.
 const REST: u64 = 32 << 20;
 
 /// The unpacked packages.

@@ -23,24 +23,24 @@ use crate::lines::{Lines, NoLine, PANIC, tail};
 use crate::qemu::{Disk, Qemu};
 use crate::{Report, Rig, files, monitor};
 
-/// What a guest starts from.
+/// Source from which a guest starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boot {
     /// This kernel, which QEMU puts into its memory.
     Kernel(Kernel),
     /// The release's kernel, with systemd as the first process and `dpkg` beside it.
     Systemd,
-    /// What the UEFI firmware finds on the first drive
+    /// The loader that the UEFI firmware finds on the first drive
     /// ([`Firmware::write_disk`](crate::firmware::Firmware::write_disk)).
     Firmware,
     /// The first block of the first drive, by the BIOS that QEMU brings.
     Bios,
 }
 
-/// What a guest is given.
+/// Configuration of a guest.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What it starts from.
+    /// Source from which it starts.
     pub boot: Boot,
     /// The shell script to run, with the functions of `guest/steps.sh`; without one, a shell for a
     /// person.
@@ -370,7 +370,7 @@ impl Guest {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// What went wrong, with all that a person needs to see why. Keeps the guest's folder.
+    /// The error, with all that a person needs to see its cause. Keeps the guest's folder.
     fn error(&mut self, what: &str) -> anyhow::Error {
         let mut text = what.to_owned();
         text += &tail("job", &self.lines().join("\n"), 80);

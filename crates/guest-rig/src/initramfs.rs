@@ -72,7 +72,7 @@ pub fn recipe() -> String {
     format!("{PROGRAMS:?} {FILES:?} {MODULES:?} {INIT} {STEPS}")
 }
 
-/// What is at a path.
+/// Content of a path.
 pub(crate) enum Node {
     Directory,
     File { program: bool, content: Vec<u8> },

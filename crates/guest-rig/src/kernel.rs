@@ -1,7 +1,7 @@
 //! The kernels that guests run: the newest of a Debian release and the newest of its backports,
 //! each a cache entry of its own, and for each the file system that a guest starts from.
 //!
-//! What it does not do: configure or build kernels. They are those that Debian's users run.
+//! Not included: configuring and building kernels. They are those that Debian's users run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub enum Kernel {
     Backports,
 }
 
-/// What QEMU starts a guest from.
+/// Files from which QEMU starts a guest.
 #[derive(Debug, Clone)]
 pub struct Bootable {
     /// The kernel, as a boot loader or a firmware takes it.

@@ -1,7 +1,6 @@
 //! QEMU's monitor: one request each time, over its socket (QEMU Machine Protocol).
 //!
-//! What it does not do: events. A request is granted or refused; what comes of it shows in the
-//! guest.
+//! Not included: events. A request is granted or rejected; its effect shows in the guest.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

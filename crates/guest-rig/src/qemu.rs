@@ -76,7 +76,7 @@ pub(crate) fn private(root: &Path, name: &str) -> Program {
         .with(share.join("seabios"))
 }
 
-/// What a QEMU says its version is: major and minor.
+/// Version that a QEMU reports: major and minor.
 pub(crate) fn version(program: &Program) -> Option<(u32, u32)> {
     let output = program.command().arg("--version").output().ok()?;
     parse_version(&String::from_utf8_lossy(&output.stdout))

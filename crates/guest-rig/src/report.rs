@@ -1,4 +1,4 @@
-//! What a guest's job said: the lines of `guest/steps.sh`, parsed.
+//! The report of a guest's job: the lines of `guest/steps.sh`, parsed.
 
 use std::collections::BTreeMap;
 

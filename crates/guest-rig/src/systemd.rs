@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use crate::cpio::Archive;
 use crate::initramfs::{MODULES, Node, Tree, add_modules};
 
-/// What such a guest has, beside what these depend on.
+/// Packages of such a guest, beside those that these depend on.
 pub(crate) const PACKAGES: &[&str] = &[
     "base-files",
     "base-passwd",

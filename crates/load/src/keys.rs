@@ -37,7 +37,7 @@ pub struct Job {
     pub compound: Option<u8>,
 }
 
-/// What a job has measured.
+/// Measurements of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     /// Of each command, in nanoseconds.

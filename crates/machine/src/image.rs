@@ -1,4 +1,4 @@
-//! What a raw image or a block device holds, as far as its first bytes tell: a partition table for
+//! Contents of a raw image or a block device, as far as its first bytes show: a partition table for
 //! blocks of some size, or a format that a raw reader does not understand.
 
 use std::fs::File;
@@ -75,7 +75,7 @@ pub fn look(path: &Path, offset: u64) -> io::Result<Option<Found>> {
     Ok(of(&head))
 }
 
-/// What these first bytes, followed by zeros, tell.
+/// The contents shown by these first bytes, followed by zeros.
 fn of(head: &[u8]) -> Option<Found> {
     let has = |at: usize, bytes: &[u8]| head.get(at..at + bytes.len()) == Some(bytes);
     for size in [512, 4096] {

@@ -28,7 +28,7 @@ impl At<'_> {
     }
 }
 
-/// What a client authenticates the server with.
+/// A client's means to authenticate the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credentials {
     /// Certificates.
@@ -55,7 +55,7 @@ impl Credentials {
         ["-object".to_owned(), object]
     }
 
-    /// What stands for the placeholders.
+    /// Explanation of the placeholders.
     pub const fn note(self) -> &'static str {
         match self {
             Self::Certificates => {

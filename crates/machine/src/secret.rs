@@ -11,11 +11,11 @@ use zeroize::Zeroizing;
 
 /// Bytes of a file with one secret at most.
 const MAX_LEN: usize = 1024;
-/// What a path begins with that names a systemd credential.
+/// Beginning of a path that names a systemd credential.
 const CREDENTIAL: &str = "credential:";
 
 /// Reads a file with a secret: a regular file of up to 1 KiB that only its owner may read, or the
-/// systemd credential of a path `credential:NAME`. What was read is cleared when it is dropped.
+/// systemd credential of a path `credential:NAME`. Its bytes are cleared when it is dropped.
 ///
 /// # Errors
 /// It is no such file, or cannot be read. No error shows what is in it.

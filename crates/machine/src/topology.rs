@@ -143,7 +143,7 @@ impl HugePages {
     }
 }
 
-/// What a small file says, without white space at its ends.
+/// Text of a small file, without white space at its ends.
 pub fn word(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }

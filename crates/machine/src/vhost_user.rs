@@ -143,7 +143,7 @@ impl Disk<'_> {
         ]
     }
 
-    /// What a monitor needs, on several lines.
+    /// Options for a monitor, on several lines.
     pub fn text(&self, monitor: Monitor, memory_bytes: u64, version: Option<Version>) -> String {
         let lines = match monitor {
             Monitor::Qemu => {

@@ -6,9 +6,9 @@ use plotters::prelude::{
 };
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// What is drawn on.
+/// Area to draw on.
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-/// What drawing on it comes to.
+/// Result of drawing on it.
 pub(crate) type Outcome<T> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
 
 /// Font sizes in pixels: of the figure's title, of a panel's, of names at axes and of all other

@@ -68,7 +68,7 @@ const PACKED_MAX: usize = RAW_MAX + RAW_MAX / 128 + 1024;
 const START_LEN: usize = 12;
 const FRAME_LEN: usize = 28;
 
-/// What a recording is of.
+/// Subject of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Name of the controller.

@@ -1,7 +1,6 @@
 //! A command that has completed, and its key.
 //!
-//! What it does NOT do: say what the command was called, or what it asked for; the modules `name`
-//! and `asked` do.
+//! Not included: the command's name and its request; the modules `name` and `asked` have them.
 
 use std::fmt;
 

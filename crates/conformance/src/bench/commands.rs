@@ -66,7 +66,7 @@ impl Bench {
     /// It does not complete.
     pub fn try_identify(&mut self, cns: u32, nsid: u32) -> Verdict<(Cqe, Vec<u8>)> {
         let (sqe, page) = self.identify_sqe(cns, nsid)?;
-        // What the controller leaves alone shows.
+        // Bytes that the controller leaves alone show.
         page.fill(0xa5);
         let cqe = self.admin(sqe)?;
         Ok((cqe, page.bytes(0, 4096)))

@@ -1,5 +1,5 @@
-//! What a test works on: one controller, its registers, memory that it reaches,
-//! and queues made by hand.
+//! The bench of a test: one controller, its registers, memory that it reaches, and queues made by
+//! hand.
 //!
 //! Every wait is bounded, and what the bound is up for is a failure. Memory is
 //! kept until the controller is disabled, since it may write there as long.
@@ -96,7 +96,7 @@ pub struct Bench {
     memory: HostMemory,
     options: Options,
     cap: u64,
-    /// What the controller may still write to.
+    /// Memory that the controller may still write to.
     kept: Vec<Mem>,
     ringing: doorbells::Ringing,
     admin: Option<Pair>,

@@ -43,8 +43,8 @@ pub struct Ns {
 }
 
 impl Ns {
-    /// What Identify Namespace says of `nsid`; nothing where it is inactive, or
-    /// has metadata, which these tests have no place for.
+    /// Identify Namespace of `nsid`; nothing where it is inactive, or has metadata, which these
+    /// tests have no place for.
     #[must_use]
     pub fn new(nsid: u32, identity: Vec<u8>) -> Option<Self> {
         let blocks = u64_at(&identity, 0);

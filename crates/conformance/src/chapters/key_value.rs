@@ -476,7 +476,7 @@ fn list_from_key(bench: &mut Bench) -> Verdict {
 fn list_ends_with_buffer(bench: &mut Bench) -> Verdict {
     let mut rig = rig(bench)?;
     thirty(bench, &mut rig)?;
-    // What is behind the buffer is looked at in `list`.
+    // Bytes behind the buffer are looked at in `list`.
     for room in [4, 8, 23, 24, 25, 63] {
         list(bench, &mut rig, b"conf", room)?;
     }

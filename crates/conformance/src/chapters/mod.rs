@@ -72,9 +72,9 @@ mod why {
 pub struct Test {
     /// Its name, unique in its chapter.
     pub name: &'static str,
-    /// What demands it: a specification and a section.
+    /// Source of the demand: a specification and a section.
     pub section: &'static str,
-    /// What is so where it passes.
+    /// The statement that holds where it passes.
     pub title: &'static str,
     /// Which controllers it is for, within its chapter's.
     scope: Scope,
@@ -101,7 +101,7 @@ impl Test {
 pub struct Chapter {
     /// Its name, as the command line has it.
     pub name: &'static str,
-    /// What it is about.
+    /// Its subject.
     pub title: &'static str,
     /// Which controllers it is for.
     pub scope: Scope,

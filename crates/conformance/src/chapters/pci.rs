@@ -333,7 +333,7 @@ fn msix_tables(bench: &mut Bench) -> Verdict {
     )
 }
 
-/// Who sees no table and no enable bit cannot judge them.
+/// A host that sees no table and no enable bit cannot judge them.
 fn needs_msix_seen(bench: &Bench) -> Verdict {
     if bench.bus().hides_msix() {
         not_supported("the system keeps MSI-X to itself, as VFIO does")

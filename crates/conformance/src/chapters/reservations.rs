@@ -1,5 +1,5 @@
-//! Reservations by one host (Base 2.1, 7.5 to 7.8 and 8.1.22). What two hosts do
-//! to each other is the chapter `sharing`.
+//! Reservations by one host (Base 2.1, 7.5 to 7.8 and 8.1.22). The chapter `sharing` has the
+//! effects of two hosts on each other.
 
 use driver::bus::Fabrics;
 
@@ -86,7 +86,7 @@ pub(super) fn host(bench: &mut Bench, key: u64) -> Verdict<Host> {
     })
 }
 
-/// What Reservation Report tells, from its 24-byte entries.
+/// Contents of Reservation Report, from its 24-byte entries.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) generation: u32,

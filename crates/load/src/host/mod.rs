@@ -86,7 +86,7 @@ pub struct Host {
 /// Result of a job.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// What the host saw, without the stalls of the server.
+    /// The host's figures, without the stalls of the server.
     pub result: JobResult,
     /// Time of the reactor for a command, if this program serves the drive.
     pub reactor_busy_ns_per_command: Option<f64>,
@@ -168,7 +168,7 @@ impl Host {
         }
     }
 
-    /// What the zones of a namespace have in common, and each of them.
+    /// Common properties of the zones of a namespace, and each zone.
     pub fn zones(
         &mut self,
         queue: &mut Queue,

@@ -122,7 +122,7 @@ fn default_config(path: &Path) -> Result<PathBuf, UsageError> {
     )))
 }
 
-/// What a server's process says of its program.
+/// Description of the program for the holder.
 const PROGRAM: Program = Program {
     version: env!("CARGO_PKG_VERSION"),
     reads_from: server::OLDEST_STATE_FORMAT,

@@ -1,4 +1,4 @@
-//! What `nvmirage precondition` needs of the server: media, and the files of timing models' state.
+//! The server's part of `nvmirage precondition`: media, and the files of timing models' state.
 
 use std::path::Path;
 

@@ -8,7 +8,7 @@ use crate::bench::Bench;
 use crate::verdict::{Verdict, not_supported, same, zero};
 use crate::wire::{status, u8_at};
 
-/// What a flush that is not one may be refused with: the specification names the first for that,
+/// Statuses that may reject a flush that is not one: the specification names the first for that,
 /// and the others fit as well.
 const NOT_FLUSHED: [u16; 3] = [INVALID_ZONE_OPERATION, status::INVALID_FIELD, ZONE_BOUNDARY];
 /// Zone Random Write Area Valid, of Zone Attributes.

@@ -44,7 +44,7 @@ const SEND: u8 = 0x79;
 const RECEIVE: u8 = 0x7a;
 const APPEND: u8 = 0x7d;
 
-/// What a report says of a zone.
+/// A report's entry for a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Zone {
     pub(super) kind: u8,

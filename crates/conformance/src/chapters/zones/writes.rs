@@ -1,4 +1,4 @@
-//! What is written in zones, where, and what is read.
+//! Writes in zones: their data, their place, and the data that is read.
 
 use super::rig::{
     EMPTY, EXPLICIT, FINISH, FULL, IMPLICIT, OPEN, RESET, Rig, ZONE_BOUNDARY, ZONE_INVALID_WRITE,

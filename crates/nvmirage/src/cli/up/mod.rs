@@ -554,7 +554,7 @@ fn for_this_machine(served: &ControllerStatus, is_zoned: bool) -> String {
     text
 }
 
-/// What the monitor of a guest needs for a vhost-user-blk disk, a line for each.
+/// Options of a guest's monitor for a vhost-user-blk disk, a line for each.
 fn for_monitors(disk: &Disk<'_>, memory_bytes: u64, version: Option<qemu::Version>) -> String {
     let options = disk.qemu_options(memory_bytes, version);
     if disk.is_zoned {
