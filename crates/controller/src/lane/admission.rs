@@ -19,7 +19,7 @@ impl SlotState {
     fn enter(&mut self, flow: FlowId, bytes: u32, since: Time) {
         self.flow = Index::to(flow.0);
         self.charged = bytes;
-        self.since = since.0;
+        self.set_since(since);
     }
 
     /// Its cost to its gate.

@@ -103,8 +103,8 @@ impl Queues {
                 None => 0,
             };
             let cqe = Cqe {
-                dw0: slot.result as u32,
-                dw1: (slot.result >> 32) as u32,
+                dw0: slot.result() as u32,
+                dw1: (slot.result() >> 32) as u32,
                 sq_head: head,
                 sq_id: slot.sqid(),
                 cid: slot.cid(),

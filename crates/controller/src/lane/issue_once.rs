@@ -68,7 +68,7 @@ impl<C: Channel, G: Gate> Issuer<'_, C, G> {
         Ok(match added {
             Added::Done(ticket, outcome) => {
                 let _ = ticket.fulfil();
-                slot.result = outcome.result;
+                slot.set_result(outcome.result);
                 Issued::Ended(status::of(outcome.cause))
             }
             Added::Pending => {
@@ -101,9 +101,10 @@ impl<C: Channel, G: Gate> Issuer<'_, C, G> {
         }
         let ticket = Ticket::issue(self.key, index, slot.generation());
         let begun = watch::begin::<G>(self.clock);
-        let again = slot.marks.noted() && channel.has_begun(request, slot.result);
-        let added = if again {
-            let noted = (request, slot.result);
+        let again = slot.medium_note();
+        let again = again.filter(|note| channel.has_begun(request, note.get()));
+        let added = if let Some(note) = again {
+            let noted = (request, note.get());
             channel.add_again(ticket, noted, &self.segments, self.view)
         } else {
             if let Some(note) = channel.note(request) {
@@ -111,7 +112,8 @@ impl<C: Channel, G: Gate> Issuer<'_, C, G> {
             }
             let added = channel.add(ticket, request, &self.segments, self.view);
             // It was rejected: another command may get this note.
-            if slot.marks.noted() && !channel.uses_note(slot.result) {
+            let note = slot.medium_note();
+            if note.is_some_and(|note| !channel.uses_note(note.get())) {
                 slot.drop_note();
             }
             added
@@ -131,7 +133,7 @@ impl<C: Channel, G: Gate> Issuer<'_, C, G> {
             }
             Added::Full(ticket) => {
                 let _ = ticket.fulfil();
-                if !again {
+                if again.is_none() {
                     slot.drop_note();
                 }
                 Issued::Full

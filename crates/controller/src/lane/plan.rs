@@ -149,7 +149,7 @@ impl Plan {
                 let ended = copy.took();
                 // Dword 0 of a command that fails: the first range that was not wholly copied (NVM
                 // 1.1, 3.3.2.5).
-                slot.result = if ended { 0 } else { copy.copied as u64 };
+                slot.set_result(if ended { 0 } else { copy.copied as u64 });
                 ended
             }
         }

@@ -16,7 +16,6 @@
 use nvme_spec::Status;
 use nvme_spec::sqe::Fuse;
 use port::Channel;
-use port::time::Time;
 
 use super::fetch::BATCH;
 use super::issue::{COPIED_PER_TURN, Issuer};
@@ -134,7 +133,7 @@ impl Queues {
             && let Some(flow) = slot.flow()
         {
             slot.flow = Index::NONE;
-            gate.ended(flow, slot.work(), Time(slot.since));
+            gate.ended(flow, slot.work(), slot.since());
         }
     }
 
@@ -145,7 +144,7 @@ impl Queues {
             let slot = self.slots.slot(index);
             if let Some(flow) = slot.flow() {
                 slot.flow = Index::NONE;
-                gate.ended(flow, slot.work(), Time(slot.since));
+                gate.ended(flow, slot.work(), slot.since());
             }
         }
     }

@@ -35,16 +35,16 @@
 //!
 //! It does NOT restore anything: [`crate::lane`] does.
 
+mod marks;
 mod slot;
 
 use bitfield_struct::bitfield;
 pub(crate) use memory::ordered;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+pub(crate) use self::marks::MAX_SAMPLES;
 pub use self::slot::{CommandState, SlotState};
-pub(crate) use self::slot::{
-    Counted, Fetched, Index, MAX_SAMPLES, store_completion, store_fetched,
-};
+pub(crate) use self::slot::{Counted, Fetched, Index, store_completion, store_fetched};
 
 /// Version of the layouts below. Version 6 had no names of commands. Version 5 had no registrations
 /// of doorbell buffers. Version 4 had no [`Marks::noted`] either: its bit belonged to the number of

@@ -1,8 +1,9 @@
 //! The state of one command, and the two orders in which it is stored.
 //!
 //! Invariants:
-//! - A field has one meaning, in every state; `result` and `since` have a second one while
-//!   [`Marks::noted`] is set. All of them are zero in a new area: a free slot.
+//! - A field has one meaning, in every state. The two whose value depends on [`Marks::noted`] have
+//!   types that keep the two values apart ([`super::marks`]). All fields are zero in a new area: a
+//!   free slot.
 //! - Only [`store_fetched`], [`store_completion`] and [`SlotState::release`] store what a restart
 //!   decides by; the straight path and the general path both call them.
 //!
@@ -12,8 +13,10 @@
 use bitfield_struct::bitfield;
 use nvme_spec::{Sqe, Status};
 use port::Outcome;
+use port::time::Time;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use super::marks::{Marks, Note, ResultOrNote, TimeOrName};
 use super::{Progress, SqState, TailPhase, ordered};
 
 open_enum! {
@@ -90,56 +93,6 @@ pub struct Counted {
     __: u8,
 }
 
-/// Samples that a lane takes at a time at most, as many as [`Marks`] can name.
-pub(crate) const MAX_SAMPLES: usize = (1 << 12) - 1;
-
-/// Additional work at the completion of a command.
-#[bitfield(u16)]
-#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct Marks {
-    /// It writes to blocks that are marked as uncorrectable; success clears their marks.
-    #[inline]
-    pub clears: bool,
-    /// A medium may have acted on it, and a second time would have another result. No work at its
-    /// completion: a restart decides by it.
-    pub acted: bool,
-    /// It has been executed again after a process died by its own fault. A restart decides by it.
-    pub suspected: bool,
-    /// The sample that it is (`lane::watch`), plus one; 0 for none.
-    #[bits(12)]
-    #[inline]
-    sample_plus_one: u16,
-    /// Its result is the note of its medium, which may have acted on the command: a second time
-    /// the medium gets the note, too ([`port::Channel::add_again`]). Of a command for the
-    /// subsystem, it has a name. A restart decides by it.
-    pub noted: bool,
-}
-
-impl Marks {
-    /// Whether there is any work.
-    #[inline(always)]
-    pub(crate) fn is_any(self) -> bool {
-        const NO_WORK: u16 = Marks::new()
-            .with_acted(true)
-            .with_suspected(true)
-            .with_noted(true)
-            .into_bits();
-        self.into_bits() & !NO_WORK != 0
-    }
-
-    /// The sample that the command is.
-    #[inline]
-    pub(crate) fn sample(self) -> Option<u16> {
-        self.sample_plus_one().checked_sub(1)
-    }
-
-    /// Makes the command this sample, which is below [`MAX_SAMPLES`], or none.
-    #[inline]
-    pub(crate) fn set_sample(&mut self, sample: Option<u16>) {
-        self.set_sample_plus_one(sample.map_or(0, |sample| sample + 1));
-    }
-}
-
 /// One command. 128 bytes, two cache lines.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -174,11 +127,9 @@ pub struct SlotState {
     /// The slot of the second command, where this is the first one of a fused pair that was
     /// fetched.
     pub(crate) partner: Index,
-    /// Dwords 0 and 1 of its completion. While `noted`, and a medium has it, the medium's note.
-    pub(crate) result: u64,
-    /// Time at which a medium got it, for its gate, which a restart ignores. While `noted`, the
-    /// name of a command for the subsystem. A restart ignores the fields after it.
-    pub(crate) since: u64,
+    result: ResultOrNote,
+    /// A restart ignores the time in it, and the fields after it.
+    since: TimeOrName,
     /// Bytes that its gate has counted.
     pub(crate) charged: u32,
     /// The flow that its gate counts it in while a medium has it.
@@ -254,7 +205,7 @@ impl SlotState {
         self.bytes = 0;
         self.marks = const { Marks::new() };
         self.partner = Index::NONE;
-        self.result = 0;
+        self.result = ResultOrNote::NONE;
     }
 
     /// Forgets what only the process that died could use: its tickets, samples and gates.
@@ -276,7 +227,7 @@ impl SlotState {
         self.marks = Marks::new().with_suspected(suspected).with_noted(noted);
         self.partner = Index::NONE;
         if !noted {
-            self.result = 0;
+            self.result = ResultOrNote::NONE;
         }
         ordered();
         self.state = CommandState::FETCHED;
@@ -284,7 +235,7 @@ impl SlotState {
 
     /// Stores the note of a medium that is about to act on the command.
     pub(crate) fn take_note(&mut self, note: u64) {
-        self.result = note;
+        self.result = ResultOrNote::of_note(note);
         ordered();
         self.marks.set_noted(true);
         ordered();
@@ -293,29 +244,61 @@ impl SlotState {
     /// The name of a command that is about to be handed to the subsystem: `next`, or the one that
     /// it had when it was handed over before.
     pub(crate) fn name(&mut self, next: &mut u64) -> u64 {
-        if !self.marks.noted() {
-            self.since = *next;
-            *next = next.wrapping_add(1);
-            ordered();
-            self.marks.set_noted(true);
-            ordered();
+        if let Some(name) = self.known_name() {
+            return name;
         }
-        self.since
+        let name = *next;
+        *next = name.wrapping_add(1);
+        self.since = TimeOrName::of_name(name);
+        ordered();
+        self.marks.set_noted(true);
+        ordered();
+        name
     }
 
     /// The name of a command that was handed to the subsystem, if it has one.
     pub(crate) fn known_name(&self) -> Option<u64> {
-        self.marks.noted().then_some(self.since)
+        self.since.name(self.marks)
+    }
+
+    /// The note of its medium, if it has one.
+    #[inline]
+    pub(crate) fn medium_note(&self) -> Option<Note> {
+        self.result.note(self.marks)
+    }
+
+    /// Dwords 0 and 1 of its completion, the first one in the lower half.
+    #[inline(always)]
+    pub(crate) fn result(&self) -> u64 {
+        self.result.result()
+    }
+
+    /// Stores dwords 0 and 1 of its completion.
+    #[inline(always)]
+    pub(crate) fn set_result(&mut self, result: u64) {
+        self.result = ResultOrNote::of_result(result);
     }
 
     /// Stores the result of a medium, which may say that the note is none.
     #[inline(always)]
     pub(crate) fn take_result(&mut self, result: u64) {
         self.result = if result == Outcome::NO_RESULT {
-            0
+            ResultOrNote::NONE
         } else {
-            result
+            ResultOrNote::of_result(result)
         };
+    }
+
+    /// Time at which a medium got it. Only of a command that has a flow.
+    #[inline(always)]
+    pub(crate) fn since(&self) -> Time {
+        self.since.time()
+    }
+
+    /// A medium has it since then.
+    #[inline(always)]
+    pub(crate) fn set_since(&mut self, since: Time) {
+        self.since = TimeOrName::of_time(since);
     }
 
     /// Brings a slot of version 4 into the form of version 5.
@@ -328,7 +311,7 @@ impl SlotState {
     pub(crate) fn drop_note(&mut self) {
         self.marks.set_noted(false);
         ordered();
-        self.result = 0;
+        self.result = ResultOrNote::NONE;
     }
 
     /// The completion queue entry that is being written.
@@ -463,11 +446,14 @@ mod tests {
     fn a_note_that_is_found_is_the_medium_s() {
         let mut slot = SlotState::in_state(CommandState::FETCHED);
         slot.take_note(9);
-        assert_eq!((slot.marks.noted(), slot.result), (true, 9));
+        assert_eq!(
+            (slot.medium_note().map(Note::get), slot.result()),
+            (Some(9), 9)
+        );
         let died = crash::run(0, || slot.drop_note());
         assert_eq!(died, Err(crash::Death));
-        assert!(!slot.marks.noted());
-        assert_eq!(slot.result, 9, "the mark goes first");
+        assert_eq!(slot.medium_note(), None);
+        assert_eq!(slot.result(), 9, "the mark goes first");
     }
 
     #[test]
@@ -478,12 +464,12 @@ mod tests {
         let (queue, slots) = area.parts();
         let slot = &mut slots[0];
         *slot = SlotState::in_state(CommandState::FETCHED);
-        slot.result = 5;
+        slot.set_result(5);
         queue.cq_tail = before;
         let posted = store_completion(slot, &mut queue.cq_tail, (7, after), || {
             let (queue, slot) = left_behind(&file);
             assert_eq!((slot.state(), slot.posting), (CommandState::POSTING, 7));
-            assert_eq!(slot.result, 5, "the same entry can be written again");
+            assert_eq!(slot.result(), 5, "the same entry can be written again");
             assert_eq!(queue.cq_tail, before, "the entry is not posted yet");
             "posted"
         });
@@ -519,7 +505,7 @@ mod tests {
         assert_eq!((slot.sqid(), slot.number()), (3, u32::MAX));
         assert_eq!((slot.cid(), slot.nsid()), (0x1234, 0xdead_beef));
         assert_eq!(slot.state(), CommandState::FETCHED);
-        assert_eq!((slot.outstanding, slot.bytes, slot.result), (0, 0, 0));
+        assert_eq!((slot.outstanding, slot.bytes, slot.result()), (0, 0, 0));
         assert_eq!((slot.flushed, slot.error), (0, Status::default()));
         assert_eq!(slot.partner.get(), None);
         assert!(!slot.marks.is_any() && !slot.counted.in_flight());
@@ -533,19 +519,5 @@ mod tests {
         assert_eq!((slot.marks.sample(), slot.partner.get()), (None, None));
         assert_eq!((slot.flow.get(), slot.behind.get()), (None, None));
         assert!(!slot.counted.in_flight());
-    }
-
-    #[test]
-    fn a_sample_and_a_clear_are_apart() {
-        let mut marks = Marks::new().with_clears(true);
-        for sample in [0, 1, MAX_SAMPLES as u16 - 1] {
-            marks.set_sample(Some(sample));
-            assert_eq!((marks.sample(), marks.clears()), (Some(sample), true));
-        }
-        marks.set_clears(false);
-        assert!(marks.is_any());
-        marks.set_sample(None);
-        assert!(!marks.is_any());
-        assert!(!marks.with_acted(true).is_any(), "no work");
     }
 }

@@ -78,8 +78,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "answers-renamed",
         guard: "a command for the subsystem keeps its name",
         file: "crates/controller/src/state/slot.rs",
-        from: "        if !self.marks.noted() {\n            self.since",
-        to: "        if self.outstanding == 0 {\n            self.since",
+        from: "        if let Some(name) = self.known_name() {",
+        to: "        if let Some(name) = self.known_name().filter(|_| self.outstanding > 0) {",
         test: ANSWERS,
     },
     Mutation {

@@ -78,8 +78,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "survive-zone-note-unread",
         guard: "a write to a zone that was begun is completed, and not begun again",
         file: "crates/controller/src/lane/issue_once.rs",
-        from: "let again = slot.marks.noted() && channel.has_begun(request, slot.result);",
-        to: "let again = false;",
+        from: "let again = again.filter(|note| channel.has_begun(request, note.get()));",
+        to: "let again = again.filter(|_| false);",
         test: zones("outlived::a_command_to_a_zone_has_one_effect_wherever_the_process_dies"),
     },
     Mutation {
@@ -99,11 +99,22 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: zones("outlived::a_command_to_a_zone_has_one_effect_wherever_the_process_dies"),
     },
     Mutation {
+        name: "survive-note-unmarked",
+        guard: "a result is taken for a medium's note only where it is marked as one",
+        file: "crates/controller/src/state/marks.rs",
+        from: "marks.noted().then_some(Note(self.0))",
+        to: "(marks.noted() || true).then_some(Note(self.0))",
+        test: unit(
+            "controller",
+            "state::marks::tests::a_note_or_a_name_is_there_only_with_its_mark",
+        ),
+    },
+    Mutation {
         name: "survive-zone-note-dropped-late",
         guard: "a note that is found is the medium's",
         file: "crates/controller/src/state/slot.rs",
-        from: "        self.marks.set_noted(false);\n        ordered();\n        self.result = 0;\n",
-        to: "        self.result = 0;\n        ordered();\n        self.marks.set_noted(false);\n",
+        from: "        self.marks.set_noted(false);\n        ordered();\n        self.result = ResultOrNote::NONE;\n",
+        to: "        self.result = ResultOrNote::NONE;\n        ordered();\n        self.marks.set_noted(false);\n",
         test: unit(
             "controller",
             "state::slot::tests::a_note_that_is_found_is_the_medium_s",
@@ -370,7 +381,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "survive-drive-unknown",
         guard: "a process continues without a drive that is gone, and knows it when it is back",
         file: "crates/media/src/medium/pages.rs",
-        from: "Some(known) => Drive::again(place, known, shown, kept),",
+        from: "Some(known) => Drive::again(place, known, shown, kept, Pace::default()),",
         to: "Some(_) => Drive::at(place, *nsid, shown, kept),",
         test: program(
             "survive_drives::slow::a_drive_that_is_gone_when_its_host_dies_costs_commands_and_comes_back",

@@ -155,7 +155,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "set-result",
         guard: "Dword 1 of a completion is the upper half of a set's result",
         file: "crates/controller/src/lane/complete.rs",
-        from: "dw1: (slot.result >> 32) as u32,",
+        from: "dw1: (slot.result() >> 32) as u32,",
         to: "dw1: 0,",
         test: unit(
             "controller",
