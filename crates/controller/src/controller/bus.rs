@@ -123,7 +123,7 @@ impl Controller {
 
     /// Lets it serve again, if that was asked for and its queues may fetch.
     pub(super) fn serve_when_quiet(&mut self) {
-        let may_fetch = !self.is_stopping() && !self.elsewhere;
+        let may_fetch = !self.is_stopping() && !self.holds.elsewhere();
         if self.bus.halted == Halt::UntilQuiet && (may_fetch || self.is_quiet()) {
             self.bus.halted = Halt::No;
             self.change_bus();
@@ -132,7 +132,7 @@ impl Controller {
 
     /// Whether another server has its media, so that it must not be enabled.
     pub fn set_elsewhere(&mut self, elsewhere: bool) {
-        self.elsewhere = elsewhere;
+        self.holds.set_elsewhere(elsewhere);
         self.serve_when_quiet();
     }
 
@@ -245,6 +245,6 @@ impl Controller {
 
     /// Whether admin commands may be fetched, and their completions posted.
     pub(crate) fn serves_admin(&self) -> bool {
-        !self.bus.off && self.bus.halted == Halt::No && !self.held_back
+        !self.bus.off && self.bus.halted == Halt::No && !self.holds.until_release()
     }
 }

@@ -65,7 +65,7 @@ impl Controller {
             subsystem.controller_was_reset(self.id);
             self.logs.ana = AnaLog::default();
             self.follow_access(subsystem);
-            self.host_stays();
+            self.host.stays();
         }
         self.introduce_host(subsystem);
         self.follow_sanitize(subsystem);
@@ -150,7 +150,7 @@ impl Controller {
 
     /// Updates the time counters of the health log.
     fn keep_time(&mut self, now: Time, lanes: &mut impl LaneTable) {
-        if self.started {
+        if std::mem::replace(&mut self.health.is_timed, true) {
             let passed_ns = now.since(self.now);
             self.health.history.powered_ns += passed_ns;
             let mut busy = false;
@@ -167,7 +167,6 @@ impl Controller {
                 self.health.history.busy_ns += passed_ns;
             }
         }
-        self.started = true;
         self.now = now;
     }
 

@@ -227,7 +227,7 @@ impl Controller {
         if self.lost.as_ref().is_some_and(LostFlag::is_lost) {
             return self.fail(Failure::MemoryLost);
         }
-        if self.elsewhere {
+        if self.holds.elsewhere() {
             return self.fail(Failure::Elsewhere);
         }
         // Values that a host wrote there while we were disabled, as one does that does not know of

@@ -21,6 +21,7 @@ mod failure;
 mod flights;
 mod flush;
 mod function;
+mod holds;
 mod inspection;
 mod interrupts;
 mod lifecycle;
@@ -46,11 +47,12 @@ use self::admin::{AdminSide, HealthState, IoQueues, temperature};
 use self::attached::Attached;
 use self::bus::Bus;
 use self::doorbells::{Doorbells, check_doorbells};
-use self::fabrics::Association;
+use self::fabrics::Host;
 pub use self::failure::{EnableError, Failure, RestoreError};
 use self::flights::Flights;
 use self::flush::Flushes;
 use self::function::Function;
+use self::holds::Holds;
 pub use self::interrupts::Interrupt;
 use self::interrupts::Interrupts;
 use self::lifecycle::{Life, Warned};
@@ -87,14 +89,8 @@ pub struct Controller {
     /// Number of writes when a sanitize operation had erased everything.
     pub(crate) writes_before: Option<u64>,
     pub(crate) now: Time,
-    /// The first turn was taken: `now` means something.
-    started: bool,
-    /// It was restored, and not released: neither it nor its lanes fetch commands.
-    held_back: bool,
-    /// Its media are another server's: it must not be enabled.
-    elsewhere: bool,
-    /// Its host is inside this process.
-    pub(crate) is_inside: bool,
+    holds: Holds,
+    pub(crate) host: Host,
     pub(crate) life: Life,
     flushes: Flushes,
     pub(crate) admin: AdminSide,
@@ -109,10 +105,6 @@ pub struct Controller {
     pub(crate) features: Features,
     pub(crate) logs: Logs,
     pub(crate) saved: Saved,
-    /// The NQN of that host.
-    host_nqn: Option<Arc<str>>,
-    /// The host that has connected, of a controller over fabrics.
-    association: Option<Association>,
     pub(crate) health: HealthState,
     flights: Flights,
     pub(crate) news: News,
@@ -184,10 +176,8 @@ impl Controller {
             attached,
             writes_before: None,
             now: Time(0),
-            started: false,
-            held_back: false,
-            elsewhere: false,
-            is_inside: false,
+            holds: Holds::default(),
+            host: Host::default(),
             life: Life::new(),
             flushes: Flushes::default(),
             admin: AdminSide::new(subsystem.process()),
@@ -198,8 +188,6 @@ impl Controller {
             features: Features::new(&kept.features, &context),
             logs: Logs::after(kept.health.error_log_entries),
             saved,
-            association: None,
-            host_nqn: None,
             health: HealthState::powered_on(&kept.health),
             flights: Flights::default(),
             news: News::default(),
@@ -329,12 +317,6 @@ impl Controller {
         }
         self.lost = Some(lost);
         self.news.view_changed();
-    }
-
-    /// Its host is inside this process: I/O queues that it creates from now on accept queries for
-    /// allocated blocks ([`port::allocation`]).
-    pub fn set_inside(&mut self) {
-        self.is_inside = true;
     }
 
     /// Whether no command that was issued before the view with this epoch is in flight.

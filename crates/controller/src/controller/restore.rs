@@ -92,7 +92,7 @@ impl Controller {
         let record = subsystem.controller_record(self.id);
         let record = record.ok_or(RestoreError::Damaged("its subsystem has no record of it"))?;
         self.health.continue_life(&record.health);
-        self.held_back = true;
+        self.holds.restored();
         self.admin.is_restored = true;
         self.take_over(found);
         let identifier = self.features.current.host_identifier();
@@ -115,7 +115,7 @@ impl Controller {
     #[must_use]
     pub fn has_replayed(&self) -> bool {
         let mut cqs = self.queues.cqs();
-        !self.held_back || cqs.all(|(_, cq)| cq.replayed || cq.lane.is_none())
+        !self.holds.until_release() || cqs.all(|(_, cq)| cq.replayed || cq.lane.is_none())
     }
 
     /// Lets a controller that was restored copy: every controller of the process has executed again
@@ -133,7 +133,7 @@ impl Controller {
     /// Lets a controller that was restored fetch commands: every controller of the process has
     /// replayed ([`Controller::has_replayed`]), copies as well.
     pub fn release(&mut self, lanes: &mut impl LaneTable) {
-        if std::mem::take(&mut self.held_back) {
+        if self.holds.release() {
             self.saved.renew_version();
             self.tell_lanes(lanes, || LaneCommand::Release);
         }

@@ -86,6 +86,8 @@ impl Health {
 pub(crate) struct HealthState {
     /// Counts of deleted lanes, and other counts.
     pub(crate) history: HealthRecord,
+    /// The first turn was taken: the time since the last one counts.
+    pub(crate) is_timed: bool,
     /// The record's usage state, and the time when it was written.
     kept: (bool, Time),
     /// Reports of the drives behind the namespaces.
@@ -97,6 +99,7 @@ impl HealthState {
     pub(crate) fn powered_on(record: &HealthRecord) -> Self {
         HealthState {
             history: record.powered_on(),
+            is_timed: false,
             kept: (record.in_use, Time(0)),
             drives: Drives::default(),
         }

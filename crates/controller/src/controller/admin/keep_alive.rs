@@ -53,7 +53,7 @@ impl Controller {
     /// Fails the controller if the timer has expired, and records the reason in the error log.
     #[inline]
     pub(crate) fn check_keep_alive(&mut self) {
-        if self.take_heard() {
+        if self.host.take_heard() {
             self.restart_keep_alive();
         }
         if self.keep_alive_deadline().is_some_and(|at| self.now >= at) {
