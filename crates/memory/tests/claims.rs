@@ -132,7 +132,7 @@ fn a_large_claim_gets_its_pieces_one_by_one() {
     let mut small = [1, 3].map(|at| tried(&two, &piece(at), true));
     let mut large = tried(&one, &all, true);
     assert!(!large.is_whole());
-    // What it has come to is its own.
+    // Its pieces so far are its own.
     assert!(!tried(&two, &piece(0), false).is_whole());
     // The first piece of the others that becomes free is taken, and kept.
     ended(&two, &mut small[0], &piece(1));

@@ -315,7 +315,7 @@ fn a_client_reads_what_it_wrote_and_is_listed_until_it_leaves() {
     let after = rig.counts();
     assert_eq!(after.ended, [("closed", 1)].into());
     assert_eq!(after.nbd.sent, counts.nbd.sent);
-    // What its queue has moved is the entrance's.
+    // Data moved by its queue counts for the entrance.
     let all = rig.reactor.counts().unwrap();
     let counted = all.iter().find(|(slot, _)| *slot == rig.slot).unwrap();
     assert!(counted.1.health.write_commands >= 1);

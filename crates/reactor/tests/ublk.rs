@@ -316,7 +316,7 @@ fn a_controller_is_removed_without_a_device_and_its_medium_is_free_then() {
     let rig = Rig::new(Mode::Interrupt, vec![ram()], &[]);
     assert_eq!(rig.reactor.associations(rig.slot).unwrap(), []);
     rig.reactor.remove_controller(rig.slot).unwrap();
-    // What comes late finds nothing.
+    // A late request finds nothing.
     let late = rig.reactor.devices(rig.slot).only_namespace().unwrap();
     assert_eq!(late.map(|(name, _)| name), Err(0));
     assert!(rig.reactor.end_subsystem(rig.subsystem).unwrap());

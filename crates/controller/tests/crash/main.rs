@@ -2,8 +2,8 @@
 //! that continues from its area completes each command once, with the command's own status.
 //!
 //! The host looks at its completion queue after an interrupt only, so that a lost one shows, and
-//! counts what it has submitted itself. What a command reads and leaves is compared with what the
-//! host wrote.
+//! counts its submissions itself. The data that a command reads and leaves is compared with the
+//! data that the host wrote.
 
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
@@ -244,7 +244,7 @@ fn every_command_completes_once_wherever_the_process_dies() {
     }
 }
 
-/// What a process of version 4 left at the point [`VERSION_4_POINT`] of the script, with
+/// State that a process of version 4 left at the point [`VERSION_4_POINT`] of the script, with
 /// [`Manner::Asynchronous`] and doorbell buffers: commands at a medium, between two steps, and
 /// fetched.
 const VERSION_4: &[u8] = include_bytes!("version-4.state");

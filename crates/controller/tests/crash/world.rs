@@ -124,7 +124,7 @@ impl Ends {
     }
 }
 
-/// What the host does. The commands of one step are outstanding together.
+/// Actions of the host. The commands of one step are outstanding together.
 pub(crate) enum Act {
     Run(Vec<(u16, Sqe, Ends)>),
     /// Submits one command, and deletes its queue before it looks for the completion.
@@ -193,7 +193,7 @@ pub(crate) struct World {
     cq_head: u32,
     phase: bool,
     pub(crate) deaths: u32,
-    /// What the lane has reported.
+    /// Reports of the lane.
     events: Vec<LaneEvent>,
     /// Times that the host has told a doorbell.
     rings: u32,
@@ -505,7 +505,7 @@ impl World {
             }
             self.known &= !(1 << (sqid - 1));
         }
-        // What was not fetched never completes.
+        // A command that was not fetched never completes.
         self.consume();
         self.outstanding.retain(|(of, _), _| *of != sqid);
         (0..3).for_each(|_| self.turn());
@@ -562,7 +562,7 @@ impl World {
         file.write_all_at(bytes, 0).unwrap();
     }
 
-    /// What the process that died has left.
+    /// State that the process that died has left.
     pub(crate) fn file_bytes(&self, len: usize) -> Vec<u8> {
         let file = File::from(self.file.fd().try_clone_to_owned().unwrap());
         let mut bytes = vec![0; len];
@@ -570,8 +570,8 @@ impl World {
         bytes
     }
 
-    /// The same from an area with other bytes. What is said against it, or what the lane then does
-    /// to its host is not asked for; it ends.
+    /// The same from an area with other bytes. The error, and the lane's effects on its host, do
+    /// not matter; it ends.
     pub(crate) fn revive_damaged(&mut self, at: u64, bytes: [u8; 2]) -> Result<(), RestoreError> {
         let first_area = 4096;
         let file = File::from(self.file.fd().try_clone_to_owned().unwrap());

@@ -26,7 +26,7 @@ enum Mood {
     Kept,
 }
 
-/// What the process that continues does, in this order.
+/// Actions of the process that continues, in this order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     Unmap { ready: bool },
@@ -173,7 +173,7 @@ fn left() -> Arc<InProcess<Ram>> {
     queue.submit(flush).unwrap();
     queue.ring().unwrap();
     let bus = device.shared_bus().clone();
-    // What takes seconds is over in some ten thousand turns.
+    // Waits of seconds are over in some ten thousand turns.
     bus.set_turn_ns(100_000);
     (0..100).for_each(|_| bus.turn());
     bus
@@ -217,7 +217,7 @@ fn its_commands_are_over_before_memory_is_shared_again() {
         let bus = &device.bus().bus;
         bus.with_channels(|all| all.get_mut(ChannelId(0)).unwrap().manner = manner);
     };
-    // What the former process had asked for ends nowhere.
+    // Requests of the former process end nowhere.
     ram(Manner::LaterInReverse);
     let mut queue = device.create_queue_pair(4, false).unwrap();
     assert!((0..1000).all(|_| queue.poll().unwrap() == 0));

@@ -37,7 +37,7 @@ pub(crate) enum Manner {
 pub(crate) struct Ram {
     pub(crate) bytes: Vec<u8>,
     pub(crate) manner: Manner,
-    /// What every request ends with instead of being done.
+    /// Cause with which every request ends instead of being done.
     pub(crate) fault: Option<Cause>,
     /// Leaves the bytes of reads where they are: the byte here is flipped.
     pub(crate) flip: Option<usize>,

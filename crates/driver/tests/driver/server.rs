@@ -19,7 +19,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(20);
 /// Vectors that the server offers.
 pub(crate) const VECTORS: u32 = 4;
 
-/// What the client did, for the test to look at.
+/// Events of the client, for the test to look at.
 pub(crate) enum Event<'a> {
     /// Fill the bytes.
     Read {
@@ -39,7 +39,7 @@ pub(crate) enum Event<'a> {
     Reset,
 }
 
-/// What to do about it.
+/// Reaction to an event.
 pub(crate) enum Answer {
     Done,
     Refuse(u32),

@@ -287,7 +287,7 @@ fn refusals_and_silence_are_told_apart() {
     server.join().unwrap();
 }
 
-/// What the registers of a controller that does nothing read as.
+/// Values of the registers of a controller that does nothing.
 struct Registers {
     cc: u32,
     csts: u32,

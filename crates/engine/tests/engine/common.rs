@@ -37,11 +37,11 @@ pub(crate) struct Holding {
     pub(crate) let_one_go: bool,
     /// From then on the oldest ends by itself.
     pub(crate) due: Option<Time>,
-    /// What has happened on it.
+    /// Its events.
     pub(crate) story: Vec<Event>,
 }
 
-/// What happens on a medium.
+/// Event on a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A lane has seen that its host tells of commands.
@@ -73,7 +73,7 @@ impl Held {
         self.0.borrow_mut().due = Some(due);
     }
 
-    /// What has happened since the last call.
+    /// Events since the last call.
     pub(crate) fn take_story(&self) -> Vec<Event> {
         std::mem::take(&mut self.0.borrow_mut().story)
     }
@@ -170,7 +170,7 @@ pub(crate) struct Rig {
     pub(crate) engine: Engine<Held>,
     /// Engines from 1 on, each with a medium of its own.
     pub(crate) others: Vec<(Engine<Held>, Held)>,
-    /// What is on its way: from, to, and what.
+    /// Mail on its way: from, to, and content.
     mail: VecDeque<(EngineId, EngineId, Mail)>,
     /// The others take no turn until mail wakes them.
     pub(crate) others_sleep: bool,
@@ -274,7 +274,7 @@ impl Rig {
         }
     }
 
-    /// What stands in the doorbells of a completion queue.
+    /// Values in the doorbells of a completion queue.
     pub(crate) fn completion_bell(&self, host: &Host, queue: &Queue) -> BellView {
         let look = Look {
             now: self.now,
@@ -378,8 +378,8 @@ impl Rig {
         }
     }
 
-    /// The host goes, and another comes with doorbells of its own. What the first one may still
-    /// have mapped.
+    /// The host goes, and another comes with doorbells of its own. Returns those that the first one
+    /// may still have mapped.
     pub(crate) fn next_host(&mut self, host: &mut Host) -> Arc<DoorbellPages> {
         self.controller(host).function_reset();
         self.turns(8);

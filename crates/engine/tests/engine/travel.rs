@@ -234,7 +234,7 @@ fn a_lane_elsewhere_fetches_nothing_before_it_knows_what_its_host_may_know() {
     assert_eq!(host.completions(&mut queue), [1]);
 }
 
-/// What a host causes piles up nowhere: a reactor may hang in a medium's system call for long.
+/// Work that a host causes piles up nowhere: a reactor may hang in a medium's system call for long.
 #[test]
 fn mail_for_an_engine_that_takes_none_has_a_limit() {
     let (mut rig, host, mut queue, _) = away(Mapped);

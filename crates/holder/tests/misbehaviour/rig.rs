@@ -18,7 +18,7 @@ pub(crate) struct Rig {
     holder: Child,
 }
 
-/// What the holder uses.
+/// Resources of the holder.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     /// CPU time, in ticks of 10 ms.

@@ -1,7 +1,7 @@
 //! A worker that does what a host asks it to do.
 //!
-//! It serves one path, `n` in the folder of the test. What else it does depends on its mode (the
-//! second argument), on the name of its file, and on what a host tells it ([`Worker::told`]).
+//! It serves one path, `n` in the folder of the test. Its other actions depend on its mode (the
+//! second argument), on the name of its file, and on the messages of a host ([`Worker::told`]).
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -40,7 +40,7 @@ pub(crate) const KINDS: [&str; 7] = [
 /// A host.
 struct Session {
     connection: Connection,
-    /// What it has set up is not known yet.
+    /// Its set-up is not known yet.
     learns: bool,
 }
 
@@ -56,7 +56,7 @@ struct Worker {
     executed: u32,
     /// It dies with so many requests read: without a reply, or within one.
     dies: Option<(u32, bool)>,
-    /// What it does after it has replied.
+    /// Its action after its reply.
     then: Option<String>,
 }
 
@@ -288,7 +288,7 @@ impl Worker {
         let words: Vec<_> = text.split(' ').collect();
         let number = |at: usize| words[at].parse::<usize>().unwrap();
         match words.as_slice() {
-            // What ends this process, or loses the reply, comes after it.
+            // An action that ends this process, or loses the reply, comes after it.
             ["then", ..] => self.then = Some(words[1..].join(" ")),
             ["ask", hex] => {
                 let packet = bytes_of(hex);

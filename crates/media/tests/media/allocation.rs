@@ -171,7 +171,7 @@ fn what_is_a_hole_reads_as_zeroes() {
     }
 }
 
-/// What was given back is a hole again, and what was written is none.
+/// A block that was given back is a hole again, and one that was written is none.
 #[test]
 fn a_hole_is_filled_and_made() {
     let (_directories, media) = media();

@@ -583,7 +583,8 @@ fn a_channel_dropped_in_flight_waits_and_lets_go_of_everything() {
         drop(medium);
         drop(runner);
         assert_eq!(Arc::strong_count(&host.view), views);
-        // What the kernel had was done before the memory was let go; the rest was not begun.
+        // Requests that the kernel had were done before the memory was released; the rest was not
+        // begun.
         let expected = if submitted { &data } else { &vec![0; 8 * MIB] };
         assert!(host.get(0, 8 * MIB) == *expected);
     }

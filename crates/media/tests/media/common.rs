@@ -184,7 +184,7 @@ impl Runner {
         assert!(self.channel.in_flight() as usize >= self.pending.len());
     }
 
-    /// What ended since the last call, by number.
+    /// Requests that ended since the last call, by number.
     pub(crate) fn take_ended(&mut self) -> Vec<(u64, Outcome)> {
         let mut ended = std::mem::take(&mut self.ended);
         ended.sort_by_key(|(id, _)| *id);

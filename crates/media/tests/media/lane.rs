@@ -200,7 +200,7 @@ fn media(directory: &tempfile::TempDir) -> (Vec<Arc<Medium>>, Vec<u8>) {
     (media, bytes)
 }
 
-/// What a medium holds of its namespace.
+/// Bytes of a medium's namespace.
 fn read(medium: &Arc<Medium>, slba: u64, len: usize) -> Vec<u8> {
     let host = Host::new(len.next_multiple_of(4096));
     let request = Request::Read {

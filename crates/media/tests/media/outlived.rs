@@ -166,7 +166,7 @@ impl Act {
     }
 }
 
-/// What the host does: the commands of a step are outstanding together, and do not depend on each
+/// Actions of the host: the commands of a step are outstanding together, and do not depend on each
 /// other's order, except in the order of appends.
 fn script() -> Vec<Vec<Act>> {
     vec![

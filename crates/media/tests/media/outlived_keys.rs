@@ -123,7 +123,7 @@ impl Act {
     }
 }
 
-/// What the host does: the commands of a step are outstanding together. Of two with the same key
+/// Actions of the host: the commands of a step are outstanding together. Of two with the same key
 /// one fails, whichever it is; appends to a key may be in any order.
 fn script(dialect: Dialect) -> Vec<Vec<Act>> {
     use Act::{Append, Compound, Delete, Store};

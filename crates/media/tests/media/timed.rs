@@ -561,7 +561,7 @@ fn an_append_waits_for_room_where_the_write_pointer_is() {
     assert!(runner.channel.is_full(&append));
     assert_eq!(runner.try_add(&host, &append, &[(0, 4096)]), None);
     assert_eq!(at(&mut runner, 1_000), ids);
-    // What needs no room goes on, and does not make the one time that there is none into two.
+    // A command that needs no room goes on, and does not turn the one stall into two.
     let open = zone_command(0x79, 512, 0x03);
     let opened = runner.add(&host, &of_zones(&open, 8), &[]);
     assert!(runner.channel.is_full(&append));

@@ -333,7 +333,7 @@ fn a_random_write_area_is_written_over_committed_and_erased() {
     rig.write(ZONE + (24 << 10), &pattern(4096, 4)).unwrap();
     assert_eq!(rig.zones()[1], (EXPLICIT, 4));
     assert_eq!(area(&mut rig), expected);
-    // What lies behind the write pointer is gone with a reset, too.
+    // Data behind the write pointer is gone with a reset, too.
     rig.send(1, RESET).unwrap();
     assert!(rig.read(ZONE, 64 << 10).unwrap().iter().all(|b| *b == 0));
     assert_eq!(rig.report(1, 0, 128).unwrap()[66], 0);
@@ -366,7 +366,7 @@ fn write_zeroes_moves_the_write_pointer() {
     let over = rig.run(&zeroes(ZONE + (12 << 10), ZONE), &[]);
     assert_eq!(over, Err(Status::ZONE_BOUNDARY_ERROR));
     rig.write(ZONE + (12 << 10), &pattern(4096, 1)).unwrap();
-    // What Deallocate names stays: a host that wants it gone resets the zone.
+    // Data that Deallocate names stays: a host that wants it gone resets the zone.
     let ranges = [ByteRange {
         offset: ZONE + (12 << 10),
         len: 4096,

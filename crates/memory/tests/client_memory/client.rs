@@ -21,7 +21,7 @@ impl Client {
         Client { file }
     }
 
-    /// What a client passes with a message.
+    /// Descriptor that a client passes with a message.
     pub(crate) fn fd(&self) -> OwnedFd {
         self.file.try_clone().unwrap().into()
     }

@@ -50,7 +50,7 @@ fn memory_that_shrinks_reads_as_zeros_and_fails_its_own_session_alone() {
     segment(&other_view, 0, 9).read_into(0, &mut bytes);
     assert_eq!(&bytes, b"untouched");
 
-    // What is left of the file is still the file, writing behind it is harmless, and every touch
+    // The rest of the file is still the file, writing behind it is harmless, and every touch
     // from the end to the front has cost no more than one mapping beside the file's.
     let left = mappings_of(NAME);
     for page in (8..64).rev() {
@@ -138,7 +138,8 @@ fn doorbells_that_a_server_takes_away_read_as_zero() {
     assert_eq!((doorbells.load(3), doorbells.is_lost()), (0, true));
 }
 
-/// What a child process of this test program shall do, instead of the test that it is started with.
+/// Variable with the task of a child process of this test program, instead of the test that it is
+/// started with.
 const CHILD: &str = "MEMORY_TEST_CHILD";
 
 /// Runs `test` of this file, with `what` to do, in a process of its own.

@@ -1,4 +1,4 @@
-//! What a client shares, mapped, translated, lost; rings and doorbells in it. One program, so that
+//! Memory of a client, mapped, translated, lost; rings and doorbells in it. One program, so that
 //! its mappings can be counted by name.
 
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]

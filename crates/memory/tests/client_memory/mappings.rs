@@ -1,4 +1,4 @@
-//! What may be mapped, and how often.
+//! Limits of mappings: their kind and their number.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;

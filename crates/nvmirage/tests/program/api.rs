@@ -95,7 +95,7 @@ fn objects_have_names_tags_and_conditions() {
     server.stop();
 }
 
-/// What is there and the same is confirmed; what differs is refused, and says what differs.
+/// An object that exists with the same keys is confirmed; a difference is rejected, and named.
 fn make_twice(world: &World) {
     let put = |path: &str, body: &str| world.ask(&format!("PUT /v1/{path}"), &[], body);
     let medium = r#"{"kind": "ram", "size": "16MiB"}"#;

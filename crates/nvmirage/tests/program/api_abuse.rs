@@ -14,7 +14,7 @@ use crate::world::{BOUND, Server, World};
 
 /// Requests at once.
 const AT_ONCE: usize = 1000;
-/// What control may add to the server's memory, whatever it is sent: bodies of 16 MiB, connections
+/// Memory that control may add to the server's, whatever it is sent: bodies of 16 MiB, connections
 /// and threads.
 const MOST_KIB: u64 = 64 << 10;
 

@@ -335,7 +335,7 @@ fn queue_pairs_that_nobody_uses_stand_beside_the_busy_one() {
     };
     assert!(three("23").err.contains("exceed the 22"));
     assert_eq!(output(&three("22"))["jobs"][0]["errors"], 0);
-    // What a stall of the machine falls into is not counted: again, until two were in none.
+    // A result with a stall of the machine in it is not counted: again, until two had none.
     let beside = ["--cold-every", "10ms", "--storm-at", &sockets[1]];
     let cold = (0..20)
         .map(|_| output(&bench_for("1s", &beside))["jobs"][0]["cold"].clone())

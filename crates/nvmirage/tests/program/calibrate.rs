@@ -4,7 +4,7 @@ use crate::world::World;
 
 const FIO: &str = "[reads]\nrw=randread\nnorandommap\nioengine=libaio\niodepth=1\ntime_based\n";
 
-/// What a drive shows in virtual time, at some sizes and depths.
+/// Figures of a drive in virtual time, at some sizes and depths.
 fn measure(world: &World, rw: &str, name: &str) {
     world.write("one.fio", &FIO.replace("randread", rw));
     let out = world.ok(&[
@@ -200,7 +200,7 @@ fn what_is_missing_is_said() {
     );
 }
 
-/// What a drive shows in virtual time to a job file, with sweeps.
+/// Figures of a drive in virtual time for a job file, with sweeps.
 fn simulated(world: &World, preset: &[&str], jobs: &str, sweeps: &[&str], name: &str) {
     world.write("jobs.fio", jobs);
     let mut args = vec!["simulate", "--preset"];

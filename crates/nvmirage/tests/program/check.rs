@@ -130,7 +130,7 @@ fn the_doctor_places_a_guest_on_this_machine() {
             "{who}: {plan}"
         );
     }
-    // What it writes for the configuration is one.
+    // Its text for the configuration is a configuration.
     let file = world.write("doctor.toml", report["configuration"].as_str().unwrap());
     world.ok(&["check", file.to_str().unwrap()]);
     let words = doctor(&[]);

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::world::{World, ran};
 
-/// What the script ends with where this user may not mount.
+/// Exit status of the script where this user may not mount.
 const NO_RIGHTS: i32 = 77;
 
 /// Makes the file system, a medium with the state of its timing, and their clone; then writes to

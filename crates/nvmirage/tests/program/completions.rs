@@ -8,7 +8,7 @@ use api::config::object::{Object, When};
 
 use crate::world::World;
 
-/// What bash offers for a line, where a program of that name is on the `PATH`.
+/// Completions of bash for a line, where a program of that name is on the `PATH`.
 fn bash(world: &World, line: &str) -> Vec<String> {
     let script = world.write("completion.bash", &world.ok(&["completions", "bash"]));
     let asked = format!(

@@ -1,5 +1,5 @@
-//! What takes something from somebody is done where that is meant: hosts keep their drives, and
-//! drives their data.
+//! Changes that take something away are made only with consent: hosts keep their drives, and drives
+//! their data.
 
 use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};

@@ -1,5 +1,5 @@
 //! The dashboard's page, what it asks beside the rest of the API, and the way to it of a server
-//! without TCP. What it shows is tested in a browser (`web/test`).
+//! without TCP. Its pictures are tested in a browser (`web/test`).
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -121,7 +121,7 @@ impl Dashboard {
         }
     }
 
-    /// What its page asks for.
+    /// Answer to a request of its page.
     pub(crate) fn get(&self, path: &str) -> Reply {
         let right = format!("Authorization: Bearer {}\r\n", self.token);
         let host = self.address.to_string();

@@ -200,7 +200,7 @@ pub(crate) const SLOWEST: Duration = Duration::from_secs(10);
 /// more than [`SLOWEST`].
 const REGIONS: usize = 12;
 const REGION: usize = 2 << 20;
-/// What another drive's tenant may wait: less than anything that the one that stands still takes.
+/// Longest wait of another drive's tenant: less than any wait for the drive that stands still.
 const PROMPT: Duration = Duration::from_secs(2);
 
 /// A block is written wholly or not at all when the power fails, one at least (AWUPF is 0's based;

@@ -255,7 +255,7 @@ fn check_kept(world: &World) {
     assert!(drives[5].read(3 * ZONE, 2) == pattern(8));
     let zones = [0, 3].map(|zone| drives[5].zone(zone * ZONE).0);
     let states = zones.map(|zone| (zone.wp, zone.state.zs()));
-    // What was open is closed.
+    // A zone that was open is closed.
     let closed = (3 * ZONE + 2, ZoneState::CLOSED);
     assert_eq!(states, [(0, ZoneState::EMPTY), closed]);
     drop(drives);

@@ -122,7 +122,7 @@ fn a_drive_behind_a_transport() {
 mod slow {
     use super::*;
 
-    /// What a host sees takes as long as the model says and more, and the way to the drive is not
+    /// A host's commands take as long as the model says and more, and the way to the drive is not
     /// in the net time.
     #[test]
     fn a_host_sees_a_drive_for_real() {

@@ -140,7 +140,7 @@ namespaces = ["pairs"]
 listen = "vfio-user:kv.sock"
 "#;
 
-/// What a host says whose drive could not write everything when it was shut down.
+/// Message of a host whose drive could not write everything when it was shut down.
 const UNKEPT: &str = "the last writes may not be durable";
 
 const ZONES: &str = r#"
@@ -645,7 +645,7 @@ mod slow {
             let mut drive = Drive::attach(&world, "zns");
             let (number, at) = fill(&mut drive, (0, 0));
             assert!(number >= 1, "zone 0 is full");
-            // What is there is there, and the write pointer is where writes have succeeded.
+            // Data that is there stays, and the write pointer is where writes have succeeded.
             assert_eq!(zone(&mut drive, number).1, at);
             assert!(is_full(drive.write(number * ZONE + at, &pattern(3))));
             assert!(is_full(drive.write((number + 1) * ZONE, &pattern(3))));

@@ -55,7 +55,7 @@ wait $server
 [ -z "$(ls drive)" ]
 "#;
 
-/// What root does first: it makes a view of its own, in which all may open /dev/fuse (character
+/// First steps of root: it makes a view of its own, in which all may open /dev/fuse (character
 /// device 10, 229), and then becomes that user.
 const AS_NOBODY: &str = "
 set -e

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::world::{BOUND, World};
 
-/// What was answered.
+/// An answer.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,

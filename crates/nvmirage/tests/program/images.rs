@@ -17,7 +17,7 @@ fn partitioned(block: usize) -> Vec<u8> {
     image
 }
 
-/// What a server says of an image that it serves with these blocks.
+/// Log line of a server about an image that it serves with these blocks.
 fn said(image: &[u8], lba_size: u32) -> String {
     let world = World::new();
     fs::write(world.path("disk.img"), image).unwrap();

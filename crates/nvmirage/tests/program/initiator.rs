@@ -126,7 +126,7 @@ fn a_controller_over_tcp_conforms() {
             "{name}: {passed:?}"
         );
     }
-    // What a target does not do itself proves nothing.
+    // A feature that a target does not have itself proves nothing.
     for chapter in ["pci/", "queues/", "doorbells/", "interrupts/", "pointers/"] {
         let own = passed.iter().filter(|name| name.starts_with(chapter));
         assert_eq!(own.count(), 0, "{chapter}");

@@ -123,7 +123,7 @@ fn from_nothing_to_a_drive_that_is_there_again() {
     world.ok(&["check", file.to_str().unwrap()]);
 }
 
-/// What a value is called in each place.
+/// Names of a value in each place.
 #[test]
 fn a_word_is_the_same_wherever_it_is_said() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! What is changed while it is served, over a restart.
+//! Changes while a drive is served, over a restart.
 
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -54,7 +54,7 @@ fn serve_config(world: &World, config: &str) -> Server {
     world.serve(&["--config", file.to_str().unwrap()])
 }
 
-/// What a server says that does not start with this configuration.
+/// Error of a server that does not start with this configuration.
 fn refuses(world: &World, config: &str) -> String {
     let file = world.write("config.toml", config);
     let error = world.fails(&[
@@ -86,7 +86,7 @@ pub(crate) fn wait_for_unlock(path: &std::path::Path) {
     }
 }
 
-/// What an operator sees, except for what each run has of its own.
+/// The operator's view, without the values that differ in each run.
 fn listed(world: &World) -> Value {
     world.json(&world.steer(&["ls", "--json"]))["namespaces"].take()
 }

@@ -1,4 +1,4 @@
-//! What media are like: their models, zones and pairs, against what was done to them.
+//! Maps of media: their models, zones and pairs, against the commands that were sent.
 
 use nvme_spec::zoned::{ZoneSendAction, ZoneState};
 use serde_json::Value;

@@ -174,7 +174,7 @@ fn assert_stats(world: &World, host: &mut Host, metrics: &BTreeMap<String, f64>)
     let is_read = |one: &&serde_json::Value| one["opcode"] == 2 && one["status"] == status;
     let reads: Vec<_> = commands.iter().filter(is_read).collect();
     assert!(reads.len() as u64 >= READS / 511, "{}", reads.len());
-    // What came before may be watched as well: five writes, and the read past the end.
+    // Earlier commands may be watched as well: five writes, and the read past the end.
     assert!(commands.len() - reads.len() <= 6, "{commands:?}");
     for one in reads {
         let of = |key: &str| one[key].as_u64().unwrap();
@@ -237,7 +237,8 @@ fn assert_stats(world: &World, host: &mut Host, metrics: &BTreeMap<String, f64>)
         "interrupt",
     ];
     assert_eq!(words, known);
-    // What its stages took is what the commands took, except for the interrupt, which comes after.
+    // The times of its stages add up to those of the commands, except for the interrupt, which
+    // comes after.
     let latencies = sum(read) + sum(write) + sum(other);
     assert_eq!(stages[..5].iter().map(sum).sum::<u64>(), latencies);
 }

@@ -21,7 +21,7 @@ use crate::world::{BOUND, Server, World, ran};
 
 const MIB: u64 = 1 << 20;
 
-/// What a configuration of a server differs in.
+/// Differences between the configurations of two servers.
 #[derive(Clone)]
 struct Keys {
     name: &'static str,

@@ -223,7 +223,7 @@ fn images_are_copied_there_and_back() {
         assert!(same.contains("identical"), "{same}");
         fs::remove_file(path("back")).unwrap();
     }
-    // What one front end wrote another one reads.
+    // Data that one front end wrote another one reads.
     let vm = format!("vfio-user:{}", path("vm.sock"));
     let read = served.world.ok(&[
         "bench", "--target", &vm, "--rw", "randread", "--time", "200ms", "--json",
@@ -412,7 +412,7 @@ impl Guest {
         guest
     }
 
-    /// What it says before the next prompt: nothing has failed by then.
+    /// Its output up to the next prompt: nothing has failed by then.
     fn said(&mut self) -> String {
         let mut said = Vec::new();
         while !said.ends_with(b"qemu-io> ") {

@@ -189,7 +189,7 @@ fn qemu_maps_and_converts_holes() {
         &["compare", "-f", "raw", "-F", "qcow2", &disk, &image],
     );
     assert!(same.contains("identical"), "{same}");
-    // What a client trims is a hole, and what it writes is none.
+    // A range that a client trims is a hole, and one that it writes is none.
     let memory = served.uri("memory");
     let commands = [
         "-c",

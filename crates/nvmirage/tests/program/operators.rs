@@ -1,4 +1,4 @@
-//! What an operator asks of a server: which drive is which, who has it, and what was done.
+//! Questions of an operator to a server: which drive is which, who has it, and what was done.
 
 use std::thread;
 use std::time::{Duration, Instant};

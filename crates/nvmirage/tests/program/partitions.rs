@@ -32,7 +32,7 @@ fn serve(drive: &Drive, tenants: &[&str]) -> Server {
     drive.world.serve(&["--config", file.to_str().unwrap()])
 }
 
-/// What is listed of the one drive: names and ranges of its partitions.
+/// Names and ranges of the partitions of the one drive, as listed.
 fn listed(world: &World) -> Vec<(String, String)> {
     let all = world.json(&["partition", "ls", "--json"]);
     let [drive] = &all.as_array().unwrap()[..] else {
@@ -141,7 +141,7 @@ fn partitions_come_and_go_while_others_are_in_use() {
     let error = world.fails(&steer(&["partition", "create", "ram", "c", "4MiB"]));
     assert!(error.contains("no medium `ram`"), "{error}");
     world.ok(&steer(&["partition", "create", "disk", "c", "8MiB"]));
-    // What overlaps one is no namespace, but the one that names it is.
+    // A range that overlaps one is no namespace, but the one that names it is.
     let namespace = |name: &str, part: &[&str]| {
         let mut args = vec!["create", "namespace", name, "--media", "disk"];
         args.extend(["--lba-size", "512"]);

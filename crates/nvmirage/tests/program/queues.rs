@@ -1,4 +1,4 @@
-//! What the server shows of queues, against what a host has in them.
+//! Queues as the server shows them, against those of a host.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;

@@ -98,7 +98,7 @@ fn is_protected(host: &mut Host) -> bool {
     host.device().identify_namespace(1).unwrap().nsattr.cwp()
 }
 
-/// What a host meets: reads, no writes, and a namespace that says so.
+/// A host's findings: reads, no writes, and a namespace that reports it.
 fn meets(world: &World) {
     let mut host = Host::attach(world, "nvme.sock");
     assert!(is_protected(&mut host));

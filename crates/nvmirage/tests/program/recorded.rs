@@ -1,5 +1,4 @@
-//! What drives with zones and with keys have recorded under mixed load, played back in virtual
-//! time.
+//! Recordings of drives with zones and with keys under mixed load, played back in virtual time.
 
 use std::time::Instant;
 
@@ -261,7 +260,7 @@ fn keys_of_both_dialects() {
     }
 }
 
-/// What no program has: some of it fails, and takes its time nevertheless.
+/// Commands that no program sends: some fail, and take their time nevertheless.
 fn one_by_one(device: &Device<VfioUser>, queue: &mut QueuePair<VfioUser>, keys: &Keys) {
     let buffer = device.alloc(1 << 16).unwrap();
     for number in 0..20 {

@@ -36,7 +36,7 @@ pub(super) fn reload(world: &World, more: &[&str]) -> Ran {
     world.run(&world.steer(&[&["reload"], more].concat()))
 }
 
-/// What there is, without what changes by itself.
+/// The objects, without values that change by themselves.
 fn served(world: &World) -> Value {
     let mut inventory = world.inventory();
     for controller in inventory["controllers"].as_array_mut().unwrap() {
@@ -359,7 +359,7 @@ fn a_recreated_controller_has_what_it_had() {
     }
 }
 
-/// What cannot be read again is not taken for one that is empty, which would delete every object.
+/// A file that cannot be read again is not taken for an empty one, which would delete every object.
 #[test]
 fn a_pipe_and_an_empty_file_delete_nothing() {
     let world = World::new();
@@ -401,7 +401,7 @@ fn a_pipe_and_an_empty_file_delete_nothing() {
     server.stop();
 }
 
-/// What can no longer be kept of a medium is said, and the medium is gone all the same.
+/// State of a medium that can no longer be kept is reported, and the medium is gone all the same.
 #[test]
 fn a_medium_that_closes_with_an_error_is_gone() {
     let world = World::new();

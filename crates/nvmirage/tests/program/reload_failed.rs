@@ -35,8 +35,8 @@ fn a_step_that_fails_ends_it_and_the_next_reload_goes_on() {
     server.stop();
 }
 
-/// What is served after a step that failed is a configuration that an operator can go on with, and
-/// what the operator then says counts.
+/// The objects served after a step that failed are a configuration that an operator can go on with,
+/// and the operator's next change counts.
 #[test]
 fn after_a_step_that_fails_an_operator_can_go_on() {
     let world = World::new();
@@ -152,8 +152,9 @@ fn a_controller_that_is_created_instead_of_the_reload_has_its_own_list() {
 mod slow {
     use super::*;
 
-    /// A reload deletes namespaces and controllers, and then cannot create their medium. What hosts
-    /// and operators had attached and detached returns with them, however it goes on.
+    /// A reload deletes namespaces and controllers, and then cannot create their medium.
+    /// Attachments that hosts and operators had made and removed return with them, however it goes
+    /// on.
     #[test]
     fn what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill() {
         let more = "[[namespace]]\nname = \"c\"\nmedia = \"file\"\nrange = \"32MiB..48MiB\"\n\

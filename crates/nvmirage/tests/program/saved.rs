@@ -1,4 +1,4 @@
-//! What is made at run time is there again after a restart, however the server ended, and can be
+//! Objects made at run time are there again after a restart, however the server ended, and can be
 //! exported.
 
 use rustix::process::Signal;
@@ -12,7 +12,7 @@ fn serve(world: &World, more: &[&str]) -> Server {
     world.serve(&[&["--config", file.to_str().unwrap()], more].concat())
 }
 
-/// What there is, without what changes by itself.
+/// The objects, without values that change by themselves.
 fn served(world: &World) -> Value {
     let mut inventory = world.inventory();
     for controller in inventory["controllers"].as_array_mut().unwrap() {

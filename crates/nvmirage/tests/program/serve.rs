@@ -44,7 +44,7 @@ fn identities_are_kept_between_runs() {
     assert_eq!(identity(), identity());
 }
 
-/// What a host and a machine know a drive by; two of the same in one guest are one too many.
+/// Identifiers by which a host and a machine know a drive; no two in one guest may be the same.
 fn known_by(world: &World, socket: &str) -> Vec<String> {
     let identity = world.json(&["identify", "--target", &world.vfio_user(socket), "--json"]);
     let (controller, namespace) = (&identity["controller"], &identity["namespaces"][0]);
@@ -303,8 +303,7 @@ fn a_command_line_that_is_wrong_has_status_2() {
     assert!(ran.err.contains("invalid log filter"), "{}", ran.err);
 }
 
-/// What the inventory says of a medium in memory: its bytes allocated in advance, and its
-/// description.
+/// Inventory entry of a medium in memory: its bytes allocated in advance, and its description.
 fn allocated(world: &World) -> (Option<u64>, String) {
     let medium = &world.inventory()["media"][0];
     let description = medium["description"].as_str().unwrap().to_owned();

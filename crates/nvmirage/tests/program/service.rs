@@ -1,4 +1,4 @@
-//! What a service manager sees of the program, played by the test: sd_notify(3), sd_listen_fds(3),
+//! The program as a service manager sees it, played by the test: sd_notify(3), sd_listen_fds(3),
 //! sd-daemon(3); and its log, which may change while it runs.
 
 use std::os::fd::OwnedFd;

@@ -40,7 +40,7 @@ struct Host {
     namespace: io::Namespace,
     data: Buffer,
     lists: Buffer,
-    /// What the blocks hold.
+    /// Contents of the blocks.
     blocks: Vec<u8>,
     random: Random,
 }
@@ -311,7 +311,8 @@ mod slow {
         ));
     }
 
-    /// What SGLs describe becomes PRP entries, and what those cannot say is copied.
+    /// Memory that SGLs describe becomes PRP entries, and parts that those cannot describe are
+    /// copied.
     #[test]
     fn a_drive_that_is_shared_takes_and_gives_any_pieces() {
         let its = World::new();

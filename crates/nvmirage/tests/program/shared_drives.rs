@@ -62,7 +62,7 @@ fn serve_drive(drive: &World, medium: &str) -> Server {
     drive.serve(&["--config", config.to_str().unwrap()])
 }
 
-/// What stands in a block: whose it is, and which.
+/// Content of a block: its owner, and its number.
 fn block(owner: u8, lba: u64, len: usize) -> Vec<u8> {
     let word = lba.to_le_bytes().map(|byte| byte ^ owner);
     word.iter().copied().cycle().take(len).collect()
@@ -193,7 +193,7 @@ fn splits(mode: &str) -> [(String, &'static str); 2] {
     ]
 }
 
-/// What each reactor has completed, and how often it has slept.
+/// Completions of each reactor, and how often it has slept.
 fn reactors(world: &World) -> Vec<(u64, u64)> {
     let all = world.json(&world.steer(&["ls", "--json"]));
     let all = all["reactors"].as_array().unwrap();

@@ -44,7 +44,7 @@ fn serve(world: &World) -> Server {
     world.serve(&["--config", file.to_str().unwrap()])
 }
 
-/// What `ls` says of a namespace: identifier, blocks, who has it.
+/// Entry of a namespace in `ls`: identifier, blocks, who has it.
 fn listed(world: &World, name: &str) -> (Value, u64, Vec<String>) {
     let inventory = world.json(&world.steer(&["ls", "--json"]));
     let all = inventory["namespaces"].as_array().unwrap().clone();

@@ -97,7 +97,7 @@ fn a_host_keeps_bytes_features_and_requests_over_a_death() {
         assert!(host.block(1, 3).iter().all(|byte| *byte == 0x5a));
         assert!(host.block(2, 4).iter().all(|byte| *byte == 0xa5));
         host.fill(1, 5 + round, 7);
-        // What the host has set in this session.
+        // Settings of the host in this session.
         let events = host.feature(FeatureId::ASYNCHRONOUS_EVENT_CONFIGURATION);
         assert_eq!(events, 1 << 8);
     }
@@ -231,7 +231,7 @@ fn reservation_commands_in_flight_at_a_death_are_executed_once() {
     server.stop();
 }
 
-/// What a host changes in its drive is not of the process, either.
+/// A host's changes to its drive are not of the process, either.
 #[test]
 fn a_namespace_stays_formatted_over_a_death_and_not_over_a_start() {
     let world = World::new();

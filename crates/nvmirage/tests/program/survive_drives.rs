@@ -101,7 +101,7 @@ impl Pair {
         });
     }
 
-    /// What is at its place in the drive is what each tenant reads, and nothing is anywhere else.
+    /// Each tenant reads the data at its place in the drive, and nothing is anywhere else.
     /// The tenants' server has ended: a drive has one host.
     fn check(&self, read: &[Vec<u8>]) {
         let raw = read_all(&self.drive, "drive.sock", LOOKED_AT * MIB);

@@ -114,7 +114,7 @@ fn wait_for_checkpoint(server: &mut Server) {
     }
 }
 
-/// What the server says of its model after a replacement: the age of the checkpoint.
+/// Age of the model's checkpoint, as the server reports it after a replacement.
 fn age_ms(world: &World) -> u64 {
     let process = world.ask("GET /v1/process", &[], "").is(200).json();
     let model = &process["before"]["timing"][0];

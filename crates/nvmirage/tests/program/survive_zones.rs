@@ -91,7 +91,7 @@ fn survives_as(config: &str, medium: &str, least: u64) {
     let config = world.write("config.toml", &config.replace("MEDIUM", medium));
     let mut server = world.serve(&["--survive", "--config", config.to_str().unwrap()]);
     let mut drive = Drive::attach(&world, "zns");
-    // What no power cycle leaves: an open zone.
+    // A state that no power cycle leaves: an open zone.
     drive.send(8 * ZONE, ZoneSendAction::OPEN);
     drive.append(9 * ZONE, &pattern(9)).unwrap();
     drive.send(9 * ZONE, ZoneSendAction::FINISH);

@@ -93,7 +93,7 @@ fn caps_hold_and_change_while_hosts_go_on() {
     server.stop();
 }
 
-/// What `ls` says of a tenant.
+/// Entry of a tenant in `ls`.
 fn figures(world: &World, name: &str) -> Value {
     let inventory = world.json(&world.steer(&["ls", "--json"]));
     let mut tenants = inventory["tenants"].as_array().unwrap().iter();

@@ -168,7 +168,7 @@ fn a_live_parameter_changes_while_its_drive_is_served() {
         assert!(!refused.status.success(), "{args:?}");
         assert!(refused.err.contains(said), "{}", refused.err);
     }
-    // What is refused changes nothing, also not the parameter beside it that could have been
+    // A rejected request changes nothing, also not the parameter beside it that could have been
     // changed.
     let refused = set(&["low", "timing.read_latency=1us", "timing.arithmetic=code"]);
     assert!(!refused.status.success());

@@ -1,5 +1,4 @@
-//! What a modelled drive has become, over a restart: the state of its timing, and the tools that
-//! make and copy it.
+//! A modelled drive over a restart: the state of its timing, and the tools that make and copy it.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -47,7 +46,7 @@ fn serve(world: &World, config: &str) -> Server {
     world.serve(&["--config", file.to_str().unwrap()])
 }
 
-/// What a server says that does not start with this configuration.
+/// Error of a server that does not start with this configuration.
 fn refuses(world: &World, config: &str) -> String {
     let file = world.write("config.toml", config);
     let control = world.unix("control");
@@ -131,7 +130,7 @@ fn after_a_crash_the_last_checkpoint_counts() {
     assert!(is_written(&world));
     let mut host = Host::attach(&world, "c.sock");
     let deadline = Instant::now() + BOUND;
-    // What was there at the first of them is in the second one, which begins after it.
+    // State at the first of them is in the second one, which begins after it.
     for _ in 0..2 {
         let before = modified(&state);
         while modified(&state) == before {

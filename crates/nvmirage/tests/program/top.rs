@@ -34,7 +34,7 @@ listen = "vfio-user:vm1.sock"
 /// The program in a terminal.
 struct Terminal {
     child: Child,
-    /// What the program sees, kept open to look at its modes.
+    /// The program's terminal, kept open to look at its modes.
     slave: OwnedFd,
     master: File,
     screen: Arc<Mutex<Parser>>,

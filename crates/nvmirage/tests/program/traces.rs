@@ -15,7 +15,7 @@ use crate::full_disk::Mounted;
 use crate::host::Host;
 use crate::world::{BOUND, World, ran};
 
-/// What a host asks for here: an opcode, its first block, how many, and whether it has FUA.
+/// Request of a host here: an opcode, its first block, how many, and whether it has FUA.
 type Asked = (u8, u64, u32, bool);
 
 const FLUSH: u8 = NvmOpcode::FLUSH.0;
@@ -344,7 +344,7 @@ fn a_trace_that_is_damaged_is_read_up_to_there_and_not_replayed() {
     );
 }
 
-/// What the largest size leaves no room for is lost, and said to be.
+/// Records for which the largest size leaves no room are lost, and reported as lost.
 #[test]
 fn a_trace_of_the_largest_size_counts_what_it_has_no_room_for() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! What a test needs: a folder, the program, and a server.
+//! The world of a test: a folder, the program, and a server.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,7 +19,7 @@ pub(crate) const BOUND: Duration = Duration::from_secs(60);
 /// Bound on what is to fail before it has done anything.
 const REFUSAL: Duration = Duration::from_secs(30);
 
-/// What a service manager tells a program, which it may also have told us.
+/// Variables of a service manager for a program, which it may also have set for us.
 const SERVICE: [&str; 6] = [
     "JOURNAL_STREAM",
     "LISTEN_FDS",
@@ -34,7 +34,7 @@ pub(crate) struct World {
     dir: TempDir,
 }
 
-/// What a run of the program left.
+/// Result of a run of the program.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) status: ExitStatus,
@@ -122,7 +122,7 @@ impl World {
         serde_json::from_str(&self.ok(args)).unwrap()
     }
 
-    /// What the server serves, without what its reactors count and which process it is.
+    /// The served objects, without the counts of reactors and the identity of the process.
     pub(crate) fn inventory(&self) -> Value {
         let mut inventory = self.json(&self.steer(&["ls", "--json"]));
         inventory["reactors"].take();
@@ -192,7 +192,7 @@ impl Server {
         server
     }
 
-    /// What it has logged so far.
+    /// Its log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }

@@ -77,7 +77,7 @@ fn what_was_flushed_survives_the_death_of_the_server() {
     }
 }
 
-/// What this many lives before have left.
+/// State that this many earlier lives have left.
 fn check(drive: &mut Drive, lives: u64) {
     assert_eq!(zone(drive, 0), (ZoneState::CLOSED, 2 * lives));
     for life in 0..lives {

@@ -82,7 +82,7 @@ fn status<T: std::fmt::Debug>(result: Result<T, DriverError>) -> Status {
     }
 }
 
-/// What a host meets in zone 1, which is read only, and in zone 2, which is offline.
+/// A host's findings in zone 1, which is read only, and in zone 2, which is offline.
 fn meets(drive: &mut Drive) {
     assert_eq!(state(drive, 1), ZoneState::READ_ONLY);
     assert_eq!(state(drive, 2), ZoneState::OFFLINE);
@@ -118,7 +118,7 @@ fn a_host_is_told_of_zones_that_its_drive_gives_up() {
         assert_eq!(changed(&mut drive), [ZONE, 2 * ZONE]);
         assert!(changed(&mut drive).is_empty());
         meets(&mut drive);
-        // What is in order is as it was.
+        // A zone in order is as it was.
         drive.append(3 * ZONE, &pattern(3)).unwrap();
         drop(drive);
         refused(&world);
@@ -135,7 +135,7 @@ fn a_host_is_told_of_zones_that_its_drive_gives_up() {
     }
 }
 
-/// What cannot be, each in words.
+/// Rejected requests, each in words.
 fn refused(world: &World) {
     for (media, change, says) in [
         ("zns", "zone.1=read-only", "zone 1 is read only already"),

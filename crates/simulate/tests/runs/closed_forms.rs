@@ -1,4 +1,4 @@
-//! What can be worked out by hand of a pipeline: latency at depth 1, rates at any depth.
+//! Figures of a pipeline that can be worked out by hand: latency at depth 1, rates at any depth.
 
 use super::*;
 

@@ -169,7 +169,7 @@ fn a_full_buffer_holds_commands_up_and_loses_none() {
     assert_eq!(of(&ran, 1, Kind::Write).bytes, 300 << 20);
     assert_eq!(of(&ran, 2, Kind::Read).bytes, 10 << 20);
     assert_eq!(ran.jobs.iter().map(|job| job.errors).sum::<u64>(), 0);
-    // What hosts wrote is what the drive counts, and a full drive collects.
+    // The drive counts the hosts' writes, and a full drive collects.
     assert_eq!(ran.drive.pages_written, (FLASH_SIZE + (300 << 20)) / 4096);
     assert!(ran.drive.pages_collected > 10_000 && ran.drive.lines_collected > 0);
     // The series adds up to the same.

@@ -26,7 +26,7 @@ pub(crate) struct Failing {
     pub(crate) delays: bool,
     delayed: VecDeque<Done>,
     released: Vec<Done>,
-    /// What it was asked for, except reads.
+    /// Requests to it, except reads.
     pub(crate) asked: Vec<Asked>,
     /// Commands of any kind.
     pub(crate) commands: u64,
@@ -71,7 +71,7 @@ impl Failing {
     }
 }
 
-/// What a medium was asked for.
+/// A request to a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     Write { fua: bool },

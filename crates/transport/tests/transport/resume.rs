@@ -12,7 +12,7 @@ use vfio_user::{Command, Connection, Header};
 
 const SLOTS: usize = 4;
 
-/// What comes of these messages, after each of which the holder goes on.
+/// Result of these messages, after each of which the holder goes on.
 fn resume(messages: &[(Command, &[u8], &[BorrowedFd<'_>])]) -> Result<Resumed, ResumeError> {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut holder = Connection::new(ours).unwrap();

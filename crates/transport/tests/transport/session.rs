@@ -1,4 +1,4 @@
-//! What a reactor sees of a session. What its host sees is in `tests/protocol`.
+//! A session as a reactor sees it. `tests/protocol` has the host's side.
 
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 

@@ -1,4 +1,4 @@
-//! What a host does beside a job, on the same thread: a cold queue, a storm of stores, the same job
+//! Work of a host beside a job, on the same thread: a cold queue, a storm of stores, the same job
 //! on another drive.
 
 use std::cell::Cell;

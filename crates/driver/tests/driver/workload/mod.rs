@@ -166,7 +166,7 @@ fn a_flipped_bit_is_found_where_it_is() {
         mismatch.found_mark,
         Some((mismatch.lba, mismatch.generation))
     );
-    // What the medium holds is what was expected.
+    // The medium holds the expected data.
     let at = usize::try_from(mismatch.lba).unwrap() * 512 + mismatch.offset;
     let held = with_ram(&device, |ram| ram.bytes[at]);
     assert_eq!(held, mismatch.expected);

@@ -1,4 +1,4 @@
-//! What the tests show, by what misbehaves.
+//! Cases, by the process that misbehaves.
 
 mod deaths;
 mod flood;

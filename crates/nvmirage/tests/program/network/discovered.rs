@@ -1,4 +1,4 @@
-//! What hosts read in the discovery log page, as the operator sets it.
+//! The discovery log page for hosts, as the operator sets it.
 
 use super::raw::Discovering;
 use super::{DISK, NQN, Port, serve};

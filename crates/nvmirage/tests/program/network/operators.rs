@@ -1,4 +1,4 @@
-//! What operators do while there are hosts.
+//! Operators' work while there are hosts.
 
 use std::net::{TcpListener, TcpStream};
 use std::thread;

@@ -40,8 +40,8 @@ fn connect_as(kato_ms: u32, id: u8, subnqn: &str, hostnqn: &str) -> Vec<u8> {
     pdu
 }
 
-/// What the discovery log says to a host that reads it in clear: its generation, and TREQ and
-/// SECTYPE of the first subsystem (Base 2.1, figure 294).
+/// The discovery log for a host that reads it in clear: its generation, and TREQ and SECTYPE of the
+/// first subsystem (Base 2.1, figure 294).
 pub(super) fn discovery(port: &Port, hostnqn: &str) -> (u64, u8, u8) {
     let page = Discovering::connect(port, hostnqn).page(3 << 10);
     let entry = &page[2048..];

@@ -15,7 +15,7 @@ const B: &str = "nqn.2026-11.test:b";
 pub(super) const KEY: &str = "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
 pub(super) const CTRL: &str =
     "DHHC-1:02:ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7fH1+f4CBgoOEhYaHiImKi4yNjo+QkZKTvGwQfg==:";
-/// What a text that shows one of them has.
+/// Parts of a text that shows one of them.
 const PARTS: [&str; 2] = ["AAECAwQF", "ZGVmZ2hp"];
 
 /// Host `a` with secrets and host `b` without; namespace `data` is `a`'s, `open` is for both.

@@ -14,7 +14,7 @@ const LONG: &str =
     "NVMeTLSkey-1:02:ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7fH1+f4CBgoOEhYaHiImKi4yNjo+QkZKTvGwQfg==:";
 /// A secret of DH-HMAC-CHAP of the same bytes as the first.
 const SECRET: &str = "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
-/// What a text that shows one of them has.
+/// Parts of a text that shows one of them.
 const PARTS: [&str; 2] = ["AAECAwQF", "ZGVmZ2hp"];
 
 /// Hosts `a` and `c` with keys, of which `c` has a secret, too; and host `b` without.

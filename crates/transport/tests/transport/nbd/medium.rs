@@ -1,4 +1,4 @@
-//! What a medium is asked for by requests.
+//! Requests to a medium, by the clients' requests.
 
 use nbd::{Command, CommandFlags};
 

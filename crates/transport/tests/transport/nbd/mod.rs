@@ -68,7 +68,7 @@ fn read_of(reply: &Reply, offset: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// What is in flight: the bytes that it names, and what a read is to find.
+/// A request in flight: the bytes that it names, and the expected data of a read.
 enum Flight {
     Changes(u64, u64),
     Reads(u64, Vec<u8>),
@@ -252,7 +252,7 @@ fn a_client_that_reads_nothing_asks_for_little() {
         rig.settle();
         let client = rig.client.as_ref().unwrap();
         assert_eq!(client.connection().1, [false, true]);
-        // What the socket has taken, and a few more.
+        // Bytes that the socket has taken, and a few more.
         assert!(
             client.counters().requests < 15_000,
             "{:?}",

@@ -53,9 +53,9 @@ pub(super) struct Rig {
     style: Style,
     /// It selects `base:allocation`.
     describes: bool,
-    /// What is to be sent.
+    /// Bytes to be sent.
     out: VecDeque<u8>,
-    /// What has come and was not taken.
+    /// Bytes that have come and were not taken.
     pub(super) came: Vec<u8>,
     /// It reads what comes.
     pub(super) reads: bool,
@@ -426,14 +426,14 @@ impl Rig {
         });
     }
 
-    /// What the medium was asked for since the last call, except reads.
+    /// Requests to the medium since the last call, except reads.
     pub(super) fn take_asked(&self) -> Vec<Asked> {
         self.bus.with_channels(|channels| {
             std::mem::take(&mut channels.get_mut(ChannelId(0)).unwrap().asked)
         })
     }
 
-    /// What of the changes since the last call was to be stable: see [`Failing`].
+    /// Whether each change since the last call was to be stable: see [`Failing`].
     pub(super) fn take_stable(&self) -> Vec<bool> {
         self.bus.with_channels(|channels| {
             std::mem::take(&mut channels.get_mut(ChannelId(0)).unwrap().stable)

@@ -12,7 +12,7 @@ use super::rig::{APART, Rig, config};
 
 const GOOD: Status = Status::SUCCESSFUL_COMPLETION;
 
-/// What hosts see does not depend on where a queue is served.
+/// Hosts see the same wherever a queue is served.
 #[test]
 fn queues_that_are_served_apart_pass_the_other_tests() {
     let program = std::env::current_exe().unwrap();

@@ -13,7 +13,7 @@ use super::rig::Rig;
 
 const GOOD: Status = Status::SUCCESSFUL_COMPLETION;
 
-/// What a Connect is answered with: status, IPO, IATTR, and DNR.
+/// Answer to a Connect: status, IPO, IATTR, and DNR.
 fn verdict(cqe: &Cqe) -> (Status, u16, bool, bool) {
     let dw0 = InvalidParameterDw0::from(cqe.dw0);
     (

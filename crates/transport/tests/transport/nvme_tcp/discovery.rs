@@ -1,4 +1,4 @@
-//! Back-pressure of the discovery controller. What it answers is tested beside it.
+//! Back-pressure of the discovery controller. Its answers are tested beside it.
 
 use std::io::Read as _;
 use std::net::SocketAddr;

@@ -41,7 +41,7 @@ pub(super) struct Peer {
     receiving: u16,
 }
 
-/// What a host asks for.
+/// Offer of a host.
 pub(super) fn offer(header: bool, data: bool) -> Offer {
     Offer {
         digests: Digests::new().with_header(header).with_data(data),

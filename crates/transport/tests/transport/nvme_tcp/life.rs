@@ -139,7 +139,7 @@ fn a_reset_ends_the_io_queues_and_a_new_life_begins() {
     rig.settle();
     assert_eq!(host.get(&mut rig, 0x1c), Ok(0));
     for mut io in host.io.drain(..) {
-        // What is sent now is received and dropped.
+        // Bytes sent now are received and dropped.
         io.send(&[4; 100]);
         io.pump(&mut rig);
         assert!(io.closed);

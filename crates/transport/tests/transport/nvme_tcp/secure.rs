@@ -110,7 +110,7 @@ fn greet_at(
     let until = Instant::now() + BOUND;
     while Instant::now() < until {
         if let Some(client) = &mut client {
-            // What it finds is what the target says.
+            // The target's own statement counts.
             let _ = client.handshake();
         }
         greeting = match step(greeting, now)? {
@@ -142,7 +142,7 @@ pub(super) fn secured_at(
     Ok((newcomer, client))
 }
 
-/// What a host sends up to its Connect command.
+/// Bytes of a host up to its Connect command.
 fn opening(hostnqn: &str, subnqn: &str) -> (Vec<u8>, Vec<u8>) {
     opening_of(Connect::new(0, 32, 0xffff), hostnqn, subnqn)
 }
