@@ -1,4 +1,5 @@
-//! What mediation costs a reactor, by the clock: a drive of nothing behind a controller and driven
+//! The cost of mediation for a reactor, by the clock: a drive of nothing behind a controller and
+//! driven
 //! directly, and a medium of nothing, in one thread, so that no data moves between the caches of
 //! two cores. Prints nanoseconds per command, as JSON; medians of rounds that take turns.
 

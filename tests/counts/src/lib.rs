@@ -59,7 +59,7 @@ pub enum Doorbells {
 /// A host's memory and the device's view of it.
 pub struct Memory {
     memory: HostMemory,
-    /// What the device sees.
+    /// The device's view.
     pub view: Arc<DmaView>,
     /// Keeps the memory in the view: dropping it unmaps it.
     _map: DmaMap,
@@ -212,8 +212,8 @@ impl Rig {
     #[must_use]
     pub fn new(kind: MediumKind, doorbells: Doorbells, load: Load) -> Self {
         let mut rig = Rig::on(channel(kind), doorbells, load);
-        // What is done once, at the first command: pages of the state file, branches of the first
-        // turn.
+        // Work that is done once, at the first command: pages of the state file, branches of the
+        // first turn.
         rig.batches(1, 31);
         rig
     }

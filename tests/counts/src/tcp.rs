@@ -2,8 +2,8 @@
 //! target from its capsule to its answer.
 //!
 //! The host's capsules are made beforehand, and it looks at no answer: it sends the bytes of a
-//! batch and receives as many as their answers have. What its two system calls and the target's
-//! execute outside of the kernel is in the count, the kernel's part is not.
+//! batch and receives as many as their answers have. Its two system calls and the target's count as
+//! far as they execute outside of the kernel; the kernel's part does not.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -45,7 +45,7 @@ const ENABLED: u32 = 0x46_0061;
 /// CNTLID of a host that wants a new controller.
 const ANY: u16 = 0xffff;
 
-/// What the host does.
+/// Work of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpLoad {
     /// Reads of 4 KiB without SQ flow control: the data stand for the completion.
@@ -197,7 +197,7 @@ impl Target {
         Time(self.bus.now_ns())
     }
 
-    /// What came from the host, a turn of the controller, and what goes to the host.
+    /// Receives from the host, gives the controller a turn, and sends to the host.
     fn turn(&mut self) {
         let now = self.now();
         let Some(association) = &mut self.association else {

@@ -15,7 +15,7 @@ const MEMORY_LEN: u64 = 5 << 20;
 /// change either. Both regions that are mapped are large enough for windows.
 const READ_ONLY_AT: u64 = 2 << 20;
 const UNMAPPED_AT: u64 = 4 << 20;
-/// What the first of them are filled with, and how many.
+/// Fill byte of the first of them, and how many.
 const CANARY: u8 = 0x5c;
 const CANARY_LEN: usize = 64 << 10;
 /// Entries of every queue.
@@ -113,7 +113,7 @@ impl Host {
         self.map.unmap_all();
     }
 
-    /// What its controller may reach now.
+    /// Memory that its controller may reach now.
     pub(crate) fn view(&self) -> (Arc<DmaView>, LostFlag) {
         (self.map.view(), self.mappings.lost())
     }

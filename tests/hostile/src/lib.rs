@@ -6,7 +6,7 @@
 //! come: another command than those that mediated pass-through makes, a block outside every part,
 //! one host's block with another host's memory, an address that nothing was mapped at.
 //!
-//! What this does NOT do: it has no thread, clock or socket; a run repeats exactly.
+//! Not included: threads, clocks and sockets; a run repeats exactly.
 
 mod drive;
 mod host;

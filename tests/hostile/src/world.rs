@@ -271,7 +271,7 @@ impl World {
             self.now = self.now + TICK_NS;
             self.keeper.look(self.ticks);
             if !self.relays.is_empty() {
-                // What it wants back, it has in the same tick.
+                // A relay that it wants back comes back in the same tick.
                 self.relays.iter_mut().for_each(Relay::tend);
                 self.keeper.look(self.ticks);
             }

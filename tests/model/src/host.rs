@@ -40,7 +40,7 @@ const ASQ: u64 = 0x28;
 const ACQ: u64 = 0x30;
 const DOORBELLS: u64 = 0x1000;
 
-/// What went wrong.
+/// Description of a failure.
 pub type Failure = String;
 
 struct Sq {
@@ -291,7 +291,7 @@ impl Host {
         Err(format!("the admin command {cid} was not answered"))
     }
 
-    /// What the admin queue completes in a few turns.
+    /// Completions of the admin queue in a few turns.
     pub fn quiet(&mut self) -> Vec<Completion> {
         (0..8).for_each(|_| self.bus.turn());
         std::iter::from_fn(|| self.take(0)).collect()

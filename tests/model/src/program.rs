@@ -1,5 +1,5 @@
-//! What programs are made of, and how they are drawn: mostly valid commands, some with one field
-//! that is not.
+//! The parts of programs, and how they are drawn: mostly valid commands, some with one field that
+//! is not.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -152,7 +152,7 @@ pub struct Blocks {
     pub count: u32,
 }
 
-/// What is wrong with the way to a command's data.
+/// Fault on the way to a command's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
@@ -265,7 +265,8 @@ fn fault() -> impl Strategy<Value = Fault> {
 
 fn io() -> impl Strategy<Value = Io> {
     let of = |most| blocks(most);
-    // What is read lies below what is written: of the same block, either may come first.
+    // Blocks that are read lie below those that are written: of the same block, either may come
+    // first.
     let source = mostly(0..16u64, prop::sample::select(vec![300, u64::MAX - 3]));
     let copied = (nsid(), vec((source, 1..=8u32), 1..4), 24..40u64);
     let copied = copied.prop_map(|(nsid, ranges, to)| {

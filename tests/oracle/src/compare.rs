@@ -26,7 +26,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// What `--only` calls it.
+    /// Its name for `--only`.
     pub fn label(&self) -> String {
         if self.scaled {
             format!("{}, small", self.name)
@@ -69,7 +69,7 @@ pub fn cases() -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// What a case came to.
+/// Result of a case.
 #[derive(Debug)]
 pub struct Compared {
     /// [`Case::label`] and the seed.

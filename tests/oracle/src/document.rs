@@ -46,12 +46,12 @@ pub struct Command {
     pub t: u64,
     /// Commands of one stream are admitted in their order.
     pub stream: u64,
-    /// What it asks for.
+    /// Its request.
     #[serde(flatten)]
     pub ask: Ask,
 }
 
-/// What a command asks for.
+/// Request of a command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Ask {
@@ -96,7 +96,7 @@ pub enum Ask {
     },
 }
 
-/// What is done to a zone.
+/// Action on a zone.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "they are those of model::ZoneOp")]

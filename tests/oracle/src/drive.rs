@@ -15,7 +15,7 @@ const BINS: usize = 16;
 /// How long after the last command the counters are looked at.
 const AFTERWARDS_NS: u64 = 1_000_000_000;
 
-/// What became of all commands.
+/// Outcome of all commands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Of each command, in the order in which they were done.
@@ -24,7 +24,7 @@ pub struct Outcome {
     pub counters: Value,
 }
 
-/// What became of a command: its id, and when it was admitted and done. In JSON, three numbers.
+/// Outcome of a command: its id, and when it was admitted and done. In JSON, three numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[u64; 3]", into = "[u64; 3]")]
 pub struct Ended {
@@ -102,7 +102,7 @@ pub fn drive(document: &Document) -> Result<Outcome> {
         document.commands.len(),
         due.len()
     );
-    // What a drive does by itself goes on: the counters are those of one time.
+    // The drive's own work goes on: the counters are those of one time.
     let last = due.iter().map(|due| due.at).max().unwrap_or_default();
     model.advance(last + AFTERWARDS_NS, &mut Vec::new());
     let ended = |due: Due| Ended {

@@ -5,7 +5,7 @@
 //! both the same random commands, as JSON, and tells the first difference. The README beside it has
 //! the rule by which stalled commands are tried again.
 //!
-//! What it does NOT do: say whether the page describes a real drive.
+//! Not included: whether the page describes a real drive.
 
 pub mod compare;
 pub mod document;

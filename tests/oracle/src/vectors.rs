@@ -30,7 +30,7 @@ struct Written {
     done: Vec<Ended>,
 }
 
-/// What becomes different at some time.
+/// A change at some time.
 #[derive(Deserialize)]
 struct WrittenChange {
     t: u64,
@@ -40,11 +40,11 @@ struct WrittenChange {
 /// One case.
 #[derive(Debug)]
 pub struct Vector {
-    /// What it shows.
+    /// Its subject.
     pub name: String,
     /// How the times come about.
     pub working: String,
-    /// What the drive is, and what it is given.
+    /// The drive, and its commands.
     pub document: Document,
     /// When commands are done.
     pub done: Vec<Ended>,

@@ -1,4 +1,4 @@
-//! What was worked out by hand, and a short look at random commands.
+//! Cases worked out by hand, and a short look at random commands.
 
 use anyhow::Result;
 use tests_oracle::drive::drive;
@@ -49,8 +49,7 @@ fn random_commands_as_the_oracle() {
     }
 }
 
-/// What is recorded at the points where drives are compared; the stage `oracle` asks of all of
-/// them.
+/// Records at the points where drives are compared; the stage `oracle` compares all of them.
 #[test]
 fn recorded_points_are_what_the_oracle_says() {
     for (preset, point) in [

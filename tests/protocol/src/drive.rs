@@ -32,7 +32,7 @@ struct Pair {
     phase: u64,
 }
 
-/// What a completion says.
+/// Content of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// Which command.

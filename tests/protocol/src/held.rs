@@ -148,7 +148,7 @@ fn take(line: &UnixStream) -> io::Result<(i32, Vec<Inbox>)> {
     Ok((i32::from_le_bytes(process), inboxes))
 }
 
-/// What both processes execute: a folder and a number of controllers are their arguments.
+/// Work of both processes: a folder and a number of controllers are their arguments.
 ///
 /// # Panics
 /// When they cannot: the test sees that they end.

@@ -52,7 +52,7 @@ pub mod errno {
 /// Header flags: a command that wants no reply.
 const NO_REPLY: u32 = 1 << 4;
 
-/// What QEMU 11.1's client sends first, to the byte: version 0.0 and its capabilities.
+/// First message of QEMU 11.1's client, to the byte: version 0.0 and its capabilities.
 const QEMU_CAPABILITIES: &str = concat!(
     r#"{"capabilities": {"pgsizes": 4096, "max_msg_fds": 16, "max_dma_maps": 65535, "#,
     r#""max_data_xfer_size": 1048576, "migration": {"max_bitmap_size": 268435456, "pgsize": 4096}, "#,
@@ -107,7 +107,7 @@ pub struct Reply {
     pub flags: u32,
     /// The errno.
     pub error: u32,
-    /// What follows the header.
+    /// Bytes after the header.
     pub body: Vec<u8>,
     /// The descriptors that came with it.
     pub fds: Vec<OwnedFd>,
@@ -323,7 +323,7 @@ impl Host {
         let deadline = Instant::now() + BOUND;
         self.wait(PollFlags::IN, deadline);
         let read = self.raw.read(&mut [0; 1]);
-        // What the server had not read yet makes it a reset.
+        // Bytes that the server had not read yet make it a reset.
         let closed = match &read {
             Ok(read) => *read == 0,
             Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,

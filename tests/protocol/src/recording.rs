@@ -9,7 +9,7 @@ use std::fmt;
 /// The first line.
 pub const FORMAT: &str = "# nvmirage vfio-user session, format 1";
 
-/// Who sends a message.
+/// Sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
     /// The client.
@@ -21,7 +21,7 @@ pub enum From {
 /// One message of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// Who sent it.
+    /// Its sender.
     pub from: From,
     /// How many descriptors went with it.
     pub fds: usize,
@@ -29,12 +29,12 @@ pub struct Recorded {
     pub bytes: Vec<u8>,
 }
 
-/// What is wrong with a recording.
+/// Fault of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRecording {
     /// Counted from 1.
     pub line: usize,
-    /// What was expected there.
+    /// The expected text there.
     pub expected: &'static str,
 }
 

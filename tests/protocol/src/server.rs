@@ -1,7 +1,7 @@
 //! Controllers of ours, served on a thread of the test.
 //!
 //! Hosts come by one of two doors ([`Door`]): the server's own listening sockets, or those of a
-//! holder, which relays their messages (`held`). What a host may expect is the same.
+//! holder, which relays their messages (`held`). A host may expect the same of both.
 //!
 //! Its clock may be moved on, so that a bound of seconds is over at once; its media may be told to
 //! hold back what they have done, so that commands stay in flight for as long as a test likes.
@@ -89,14 +89,14 @@ enum Order {
     Stop,
 }
 
-/// What the test sees of the server's thread, and may change.
+/// State of the server's thread that the test sees, and may change.
 #[derive(Debug, Default)]
 struct Shared {
     /// Nanoseconds that the clock was moved on.
     moved_ns: AtomicU64,
     /// Whether media hold back what they have done.
     hold: AtomicBool,
-    /// What they hold back.
+    /// Number of requests that they hold back.
     held: AtomicUsize,
     /// Whether they reach hosts' memory by themselves, and what of it.
     reaches: AtomicBool,

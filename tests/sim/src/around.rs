@@ -1,4 +1,4 @@
-//! What a host has around it in a step, and what a simulation counts.
+//! A host's surroundings in a step, and the counts of a simulation.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::reservations::Reservations;
 use crate::wire::Wire;
 use crate::zones::Zones;
 
-/// What went wrong.
+/// Failure of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(pub String);
 
@@ -30,7 +30,7 @@ pub struct Bounds {
     pub reset_ns: u64,
 }
 
-/// What happened.
+/// Events of a simulation, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// I/O commands that completed.
@@ -74,15 +74,15 @@ pub struct Around<'a> {
     pub now: u64,
     /// To and from its controller.
     pub wire: &'a mut Wire,
-    /// What blocks may hold.
+    /// Possible contents of blocks.
     pub ledger: &'a mut Ledger,
-    /// What reservations may be.
+    /// Possible reservations.
     pub reservations: &'a mut Reservations,
-    /// What zones may be.
+    /// Possible zones.
     pub zones: &'a mut Zones,
     /// Bounds.
     pub bounds: Bounds,
-    /// What happened.
+    /// Events, counted.
     pub tally: &'a mut Tally,
     /// Nothing new is to begin: the end is near.
     pub ending: bool,

@@ -48,7 +48,7 @@ impl World {
             .map(|at| self.left_of(at))
             .collect();
         let mut controllers = Vec::new();
-        // What has not been done in memory is never done.
+        // A request that has not been done in memory is never done.
         for medium in &mut self.media {
             if let Bytes::Real(real) = &mut medium.bytes {
                 real.again();
@@ -106,7 +106,7 @@ impl World {
         self.change_again();
     }
 
-    /// What the record of a subsystem has when the process dies.
+    /// Content of the record of a subsystem when the process dies.
     fn left_of(&mut self, number: usize) -> SubsystemConfig {
         let (reactor, slot) = self.subsystems[number];
         let subsystem = self.reactors[reactor].engine.subsystem_mut(slot);

@@ -1,6 +1,6 @@
 //! Hosts, controllers, reactors and media in virtual time: a simulation that follows from one seed.
 //!
-//! The controllers and engines are the real ones. What is simulated is what they are called by:
+//! The controllers and engines are the real ones. Their callers are simulated:
 //! hosts, which create queues and submit at random depth, verify all data, and reset, delete,
 //! unmap, abort, sleep and die in between; the reactor's loop, cut into steps; the transport; and
 //! media with latencies. One thread takes the steps in the order of virtual time, so that a seed
@@ -46,7 +46,7 @@ use around::{Failure, Tally};
 /// Which simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// What it is made from.
+    /// Its seed.
     pub seed: u64,
     /// I/O commands until it ends.
     pub commands: u64,
@@ -61,7 +61,7 @@ pub struct Options {
 /// A simulation that went well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// What happened.
+    /// Events, counted.
     pub tally: Tally,
     /// Steps that it took.
     pub steps: u64,

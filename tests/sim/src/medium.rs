@@ -95,7 +95,7 @@ impl Disk {
     }
 }
 
-/// What such media say of themselves.
+/// Properties that such media report.
 pub const TRAITS: MediumTraits = MediumTraits {
     deallocate: true,
     deallocated_reads_zero: true,
@@ -132,7 +132,7 @@ struct Op {
     ranges: Vec<(u64, u64)>,
     pieces: Vec<Piece>,
     view: Arc<DmaView>,
-    /// What it ends with, where it has taken effect.
+    /// Cause that it ends with, where it has taken effect.
     cause: Option<Cause>,
     fails: bool,
     /// The moment at which it was added.
@@ -422,7 +422,7 @@ impl Drop for SimChannel {
 pub enum Port {
     /// In virtual time.
     Sim(SimChannel),
-    /// What the program serves memory with.
+    /// The program's channel to memory.
     Ram(media::Channel),
 }
 
@@ -455,7 +455,7 @@ impl Port {
         }
     }
 
-    /// What is to be done now and then, whether or not anything is in flight.
+    /// Work to be done now and then, whether or not anything is in flight.
     pub fn tend(&mut self) {
         if let Port::Ram(channel) = self {
             channel.tend();

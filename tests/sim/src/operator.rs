@@ -11,7 +11,7 @@ use crate::world::{Attached, World};
 /// How long a move may take: a lane has a second to become empty.
 const MOVE_NS: u64 = 1_500_000_000;
 
-/// What the operator is at.
+/// Present task of the operator.
 #[derive(Debug, Default)]
 pub struct Operator {
     /// When it acts next.

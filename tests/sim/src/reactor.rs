@@ -22,7 +22,7 @@ use crate::seat::Seat;
 const LOOK_BUSY_NS: u64 = 20_000;
 const LOOK_IDLE_NS: u64 = 2_000;
 const RECENTLY_NS: u64 = 10_000;
-/// What a turn takes, and each command of it.
+/// Time of a turn, and of each command of it.
 const TURN_NS: u64 = 150;
 const COMMAND_NS: u64 = 40;
 /// Turns that find nothing come after longer and longer, up to this share of the time without work:
@@ -41,7 +41,7 @@ enum State {
     Asleep,
 }
 
-/// What reactors did.
+/// Work of reactors.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Turns.
@@ -81,7 +81,7 @@ pub struct Direct {
     pub lines: u64,
 }
 
-/// Who delivers interrupts in a turn.
+/// Delivers interrupts in a turn.
 struct Raiser<'a> {
     seats: &'a mut [Seat],
     lines: &'a [(EngineId, ControllerSlot, u64)],
@@ -133,11 +133,11 @@ pub struct Reactor {
     pub seats: Vec<Seat>,
     /// When its next step is.
     pub due: u64,
-    /// What it did.
+    /// Its work so far.
     pub counts: Counts,
-    /// What others have sent.
+    /// Letters that others have sent.
     pub mailbox: VecDeque<(EngineId, Letter)>,
-    /// What is to be carried to others.
+    /// Letters to be carried to others.
     pub letters: Vec<(EngineId, Letter)>,
     /// Interrupts that it has raised for others.
     pub direct: Vec<Direct>,
@@ -145,7 +145,7 @@ pub struct Reactor {
     pub asked: Vec<Asked>,
     /// As above.
     pub moved: u64,
-    /// What subsystems have answered to the operator.
+    /// Answers of subsystems to the operator.
     pub answered: Vec<(u64, Result<u32, Status>)>,
     lines: Vec<(EngineId, ControllerSlot, u64)>,
     random: Random,

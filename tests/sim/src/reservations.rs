@@ -43,7 +43,7 @@ pub enum Act {
     Report,
 }
 
-/// What a report says: the type of the reservation, and for each registrant its host, its key, and
+/// Content of a report: the type of the reservation, and for each registrant its host, its key, and
 /// whether it holds the reservation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -53,7 +53,7 @@ pub struct Report {
     pub registrants: Vec<(usize, u64, bool)>,
 }
 
-/// What a reservation command ended with.
+/// Outcome of a reservation command.
 #[derive(Clone, Debug)]
 pub enum Ended {
     /// This status.
@@ -164,7 +164,7 @@ impl Reservations {
                 if !before.iter().any(fits) {
                     return Err(format!("{report:?}, and it may be {before:?}"));
                 }
-                // What has no outcome may take effect later.
+                // A command without an outcome may take effect later.
                 if space.late.is_empty() {
                     before.into_iter().filter(fits).collect()
                 } else {
@@ -213,7 +213,7 @@ fn distinct(states: Vec<State>) -> Vec<State> {
 }
 
 impl Space {
-    /// What it may be, where each of those without an outcome has taken effect or not.
+    /// Possible states, where each command without an outcome has taken effect or not.
     fn with_late(&self) -> Vec<State> {
         let mut may = self.may.clone();
         for (host, act) in &self.late {

@@ -1,4 +1,4 @@
-//! What a seed makes: reactors, subsystems, controllers, media, hosts.
+//! The scenario of a seed: reactors, subsystems, controllers, media, hosts.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What a block holds: where it belongs, and which write it is from, so that data which comes from
-//! somewhere else, from a previous write, or from two writes at once is seen.
+//! Content of a block: its place, and the write that it is from, so that data from another place,
+//! from a previous write, or from two writes at once is seen.
 
 /// Where a block belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,7 +10,7 @@ pub struct Place {
     pub lba: u64,
 }
 
-/// What was found in a block.
+/// Content found in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Zeroes.
@@ -70,7 +70,7 @@ fn word_of(block: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// What a block that was read from `place` holds.
+/// Content of a block that was read from `place`.
 #[inline]
 #[must_use]
 pub fn look(block: &[u8], place: Place) -> Found {

@@ -1,4 +1,4 @@
-//! What a host and the reactor of its controller have between them: messages as a socket has them,
+//! The wire between a host and the reactor of its controller: messages as a socket has them,
 //! answers, interrupts.
 
 use std::collections::VecDeque;

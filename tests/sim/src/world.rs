@@ -27,7 +27,7 @@ const END_NS: u64 = 120_000_000_000;
 /// A medium; every reactor has a channel of it.
 #[derive(Debug)]
 pub struct Medium {
-    /// What names its channels.
+    /// Identifier of its channels.
     pub channel: ChannelId,
     /// Its bytes.
     pub bytes: Bytes,
@@ -53,12 +53,12 @@ impl Medium {
     }
 }
 
-/// What is behind the channels of a medium.
+/// The medium behind channels.
 #[derive(Debug)]
 pub enum Bytes {
     /// In virtual time.
     Simulated(Rc<RefCell<Disk>>),
-    /// What the program serves memory with.
+    /// The program's memory.
     Real(Box<Real>),
 }
 
@@ -84,11 +84,11 @@ pub struct World {
     pub media: Vec<Medium>,
     /// Namespaces.
     pub spaces: Vec<Space>,
-    /// What blocks may hold.
+    /// Possible contents of blocks.
     pub ledger: Ledger,
-    /// What reservations may be.
+    /// Possible reservations.
     pub reservations: Reservations,
-    /// What the zones of the one namespace that has some may be.
+    /// Possible zones of the one namespace that has some.
     pub zones: Zones,
     /// The time, for media.
     pub clock: Rc<Clock>,
@@ -96,7 +96,7 @@ pub struct World {
     pub bounds: Bounds,
     /// Media fail.
     pub faults: bool,
-    /// What happened.
+    /// Events, counted.
     pub tally: Tally,
     /// Steps so far.
     pub steps: u64,
@@ -114,7 +114,7 @@ pub struct World {
     pub post_ns: u64,
     /// Nanoseconds between moves of lanes: up to twice this.
     pub move_ns: u64,
-    /// What the operator is at.
+    /// Present task of the operator.
     pub operator: Operator,
     /// The subsystems: their reactors and places, in the order of the media.
     pub subsystems: Vec<(usize, SubsystemSlot)>,
@@ -151,7 +151,7 @@ struct OnTheWay {
     letter: Letter,
 }
 
-/// What is on its way between reactors: in order from one to another, and as long as it likes.
+/// Letters on their way between reactors: in order from one to another, and as long as it likes.
 #[derive(Debug, Default)]
 pub struct Post {
     /// By the time of its arrival, the next last.
@@ -324,7 +324,7 @@ impl World {
         }
     }
 
-    /// What media have done with for certain.
+    /// Settles the requests that media have done with for certain.
     fn settle(&mut self) {
         if !self.ledger.has_open() || self.replays {
             return;
@@ -371,7 +371,7 @@ impl World {
             })
     }
 
-    /// What the media hold in the end is what the hosts wrote last.
+    /// In the end the media hold the data that the hosts wrote last.
     fn check_media(&mut self) -> Result<(), Failure> {
         for space in &self.spaces {
             let Some(disk) = self.media[space.medium].disk() else {

@@ -1,5 +1,5 @@
-//! What zones may be: the state, the write pointer and the data of each, as the Zoned Namespace
-//! command set has them (ZNS 1.1, 2.1.1), from what hosts have done and nothing else.
+//! Possible zones: the state, the write pointer and the data of each, as the Zoned Namespace
+//! command set has them (ZNS 1.1, 2.1.1), from the actions of hosts and nothing else.
 //!
 //! Writes, actions, reports, and reads beyond the write pointer have their zone to themselves;
 //! appends are in flight together, and other reads beside them. So every state and every place is
@@ -26,7 +26,7 @@ pub enum State {
     Full,
 }
 
-/// What Zone Management Send does.
+/// Actions of Zone Management Send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Close Zone.
@@ -39,7 +39,7 @@ pub enum Action {
     Reset = 4,
 }
 
-/// What a command does to a zone. Blocks by their position in it.
+/// Effect of a command on a zone. Blocks by their position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// A write at the write pointer.
@@ -76,11 +76,11 @@ pub enum Act {
 pub struct Task {
     /// Which zone.
     pub zone: usize,
-    /// What it does.
+    /// Its effect.
     pub act: Act,
 }
 
-/// What a command to a zone ended with.
+/// Outcome of a command to a zone.
 #[derive(Clone, Copy, Debug)]
 pub enum Ended<'a> {
     /// Success, with the position of an append.
@@ -96,7 +96,7 @@ pub enum Ended<'a> {
     Unknown,
 }
 
-/// What a block may hold.
+/// Possible content of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Hold {
     Is(Found),
@@ -104,7 +104,7 @@ enum Hold {
     Either(Vec<u64>),
 }
 
-/// What a zone is.
+/// State of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Status {
     state: State,
@@ -477,7 +477,7 @@ fn wrote(state: State, written: u64, capacity: u64) -> Status {
     Status { state, written }
 }
 
-/// What a block at `here` reads as that was written as the block `named`.
+/// Data read from a block at `here` that was written as the block `named`.
 fn of(here: Place, named: Place, write: u64) -> Found {
     match write {
         0 => Found::Zeroes,

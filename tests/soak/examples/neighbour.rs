@@ -195,7 +195,7 @@ impl Neighbour {
         self.queue.ring()
     }
 
-    /// What it does beside its commands.
+    /// Its actions beside its commands.
     fn act(&mut self) -> Result<(), DriverError> {
         self.acts += 1;
         if self.acts.is_multiple_of(ACTS_PER_RESET) {

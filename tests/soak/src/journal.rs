@@ -1,4 +1,4 @@
-//! What a host has written, in a file, so that the next one can verify it when this one is killed.
+//! Writes of a host, in a file, so that the next one can verify them when this one is killed.
 //!
 //! For each block: the write that was acknowledged last, and one that was submitted after it and
 //! may or may not have happened. The file is written with a system call for each, which a process
@@ -11,7 +11,7 @@ use std::path::Path;
 
 const ENTRY: u64 = 16;
 
-/// What is known of a block.
+/// State of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The last write that was acknowledged; 0 where none was.

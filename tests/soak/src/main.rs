@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// How it rings
     #[arg(long, value_parser = ["mapped", "shadow", "trapped"])]
     doorbells: String,
-    /// What chance begins with
+    /// Seed of the random numbers
     #[arg(long)]
     seed: u64,
     /// The medium keeps nothing

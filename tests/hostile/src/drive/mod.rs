@@ -56,7 +56,7 @@ pub struct Identity {
     pub mdts: u8,
     /// Namespaces that are active.
     pub namespaces: Vec<u32>,
-    /// What every other byte of every structure is.
+    /// Every other byte of every structure.
     pub filler: u8,
     /// Write Zeroes Size Limit.
     pub wzsl: u8,
@@ -179,7 +179,7 @@ impl Witness {
         self.state().identity = identity;
     }
 
-    /// What came that must not come.
+    /// Requests that came and must not come.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         self.state().violations.clone()

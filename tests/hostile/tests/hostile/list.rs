@@ -1,4 +1,4 @@
-//! What a hostile host may try, one by one: the drive hears of none of it, and the other host goes
+//! Attempts of a hostile host, one by one: the drive hears of none of it, and the other host goes
 //! on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,7 +77,7 @@ fn blocks_past_its_end() {
     ] {
         for opcode in [READ, WRITE, COMPARE, WRITE_ZEROES, VERIFY] {
             let status = refused(&mut world, command(opcode, lba, blocks, [page, 0]));
-            // What is too long may be told first.
+            // The length may be rejected first.
             let is_long = blocks == 0x1_0000;
             assert!(
                 status == LBA_OUT_OF_RANGE || is_long,

@@ -143,7 +143,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What a success transferred.
+    /// Compares the data that a success transferred.
     fn compare_data(&self, verdict: &Verdict, layout: &Layout, len: usize) -> Result<(), Failure> {
         let found = self.host.take_data(layout, len);
         for (at, wanted) in &verdict.data {

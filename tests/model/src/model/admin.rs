@@ -12,8 +12,8 @@ use crate::program::Admin;
 const IDENTIFY: u8 = 0x06;
 
 impl Model {
-    /// What must come of an admin command, which is done with the model, too. Abort and
-    /// Asynchronous Event Request are the machine's: what they come to hangs on identifiers.
+    /// The required outcome of an admin command, which is done with the model, too. Abort and
+    /// Asynchronous Event Request are the machine's: their outcome depends on identifiers.
     pub fn admin(&mut self, admin: &Admin) -> Verdict {
         match *admin {
             Admin::CreateCq {
@@ -113,7 +113,7 @@ impl Model {
         }
     }
 
-    /// What both Create commands check (5.2.1 and 5.2.2).
+    /// Checks of both Create commands (5.2.1 and 5.2.2).
     fn queue_errors(
         &self,
         qid: u16,

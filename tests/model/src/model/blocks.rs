@@ -18,7 +18,7 @@ const PAGE: usize = 4096;
 pub struct Namespace {
     /// Size of a block as a power of two.
     pub shift: u8,
-    /// What it holds.
+    /// Its content.
     pub bytes: Vec<u8>,
     /// Blocks marked by Write Uncorrectable.
     pub marked: BTreeSet<u64>,
@@ -84,11 +84,11 @@ pub struct Unsure {
     pub nsid: u32,
     /// The first of them.
     pub slba: u64,
-    /// What all of them would hold.
+    /// Content that all of them would have.
     pub bytes: Vec<u8>,
 }
 
-/// What a seed makes of a block.
+/// Content of a block by a seed.
 fn pattern(seed: u8, slba: u64, len: usize) -> impl Iterator<Item = u8> {
     let first = seed.wrapping_mul(31).wrapping_add(slba as u8);
     (0..len).map(move |n| first ^ (n as u8).wrapping_mul(7) ^ (n >> 8) as u8)
@@ -107,7 +107,7 @@ impl Model {
         len.min(TRANSFER_MAX as usize)
     }
 
-    /// What a seed makes of these blocks.
+    /// Content of these blocks by a seed.
     #[must_use]
     pub fn data(&self, blocks: Blocks, seed: u8) -> Vec<u8> {
         let block = self.block_len(blocks.nsid);
@@ -116,7 +116,7 @@ impl Model {
         all.take(self.transfer_len(blocks)).collect()
     }
 
-    /// What the blocks hold, or with a byte that differs.
+    /// Content of the blocks, or with a byte that differs.
     #[must_use]
     pub fn compared(&self, blocks: Blocks, same: bool) -> Vec<u8> {
         let namespace = self.namespaces.get(&blocks.nsid);
@@ -184,8 +184,8 @@ impl Model {
         Verdict::of(errors)
     }
 
-    /// What must come of an I/O command, which is done with the model, too. Two verdicts for a
-    /// fused operation.
+    /// The required outcome of an I/O command, which is done with the model, too. Two verdicts for
+    /// a fused operation.
     pub fn io(&mut self, io: &Io) -> (Vec<Verdict>, Option<Unsure>) {
         let verdict = match io {
             Io::Read(blocks, _, layout, fault) => {

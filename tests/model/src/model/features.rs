@@ -21,7 +21,7 @@ const VECTOR: u8 = 0x09;
 /// A value: the feature, which of several, and for a namespace's own its NSID.
 pub type Key = (u8, u32, u32);
 
-/// What the features are, as asked at the start.
+/// The features, as read at the start.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Dword 0 of Supported Capabilities, of features that exist.
@@ -75,7 +75,7 @@ impl Features {
     }
 }
 
-/// What is kept of Dword 11, and what is wrong with it.
+/// The kept part of Dword 11, or its fault.
 fn value(fid: u8, dword: u32) -> Result<u32, u16> {
     match fid {
         // Arbitration Burst, and three weights.

@@ -1,4 +1,5 @@
-//! What must come of a command. Statuses are numbers: the type in the upper byte, the code in the
+//! The required outcome of a command. Statuses are numbers: the type in the upper byte, the code in
+//! the
 //! lower (Base 2.1, 4.2.3).
 
 mod admin;
@@ -68,20 +69,21 @@ pub struct Facts {
     pub formats: Vec<u8>,
     /// Ranges, blocks of a range, and blocks of all that a Copy may name.
     pub copy_limits: (u32, u32, u32),
-    /// What the features are.
+    /// The features.
     pub features: FeatureFacts,
     /// Log pages that do not change.
     pub logs: BTreeMap<u8, Vec<u8>>,
 }
 
-/// What must come of a command.
+/// The required outcome of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Any of these errors; success where there are none.
     pub errors: Vec<u16>,
     /// Dword 0 of a success, where it is defined.
     pub dw0: Option<u32>,
-    /// What a success transfers to the host, from these bytes on; what is not here may be anything.
+    /// Data that a success transfers to the host, from these bytes on; bytes that are not here may
+    /// be anything.
     pub data: Vec<(usize, Vec<u8>)>,
 }
 

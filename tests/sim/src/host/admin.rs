@@ -33,7 +33,7 @@ struct Out {
     since: u64,
 }
 
-/// What is to be sent, and what is out.
+/// Commands to be sent, and those that are out.
 #[derive(Debug, Default)]
 pub(super) struct Admin {
     next: VecDeque<Op>,
@@ -42,7 +42,7 @@ pub(super) struct Admin {
 }
 
 impl Op {
-    /// Whether it goes beside others. What creates and deletes waits for what came before.
+    /// Whether it goes beside others. A command that creates or deletes waits for earlier ones.
     fn is_beside(self) -> bool {
         matches!(self, Op::Abort(..) | Op::Identify)
     }
@@ -188,7 +188,7 @@ impl Host {
             }
             Op::DeleteSq(sq) => {
                 around.tally.deletions += 1;
-                // What the queue had to say has been posted by now.
+                // All completions of the queue have been posted by now.
                 self.look_at_queue(self.sqs[sq].cq, usize::MAX, around)?;
                 self.drop_queue(sq, around);
                 return self.renew_sq(sq, around);

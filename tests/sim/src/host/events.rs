@@ -1,4 +1,4 @@
-//! What a host does to a controller that serves it.
+//! Actions of a host on a controller that serves it.
 
 use super::admin::Op;
 use super::queue::{Command, excuse};
@@ -7,7 +7,7 @@ use super::{CC, CC_SHUTDOWN, Host, NEVER, Phase, write};
 use crate::around::{Around, Failure};
 use crate::wire::Message;
 
-/// What a host may do.
+/// A possible action of a host.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Reset,

@@ -396,7 +396,7 @@ impl Host {
         judged
     }
 
-    /// What a command ended with, and what it read.
+    /// Judges the status of a command, and the data that it read.
     fn judge(
         &mut self,
         command: &Command,

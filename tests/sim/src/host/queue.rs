@@ -26,7 +26,7 @@ pub(super) const BEHAVIOR_PAGE: usize = 31;
 const CQ_PAGES: usize = 6;
 const SQ_PAGES: usize = CQ_PAGES + 2 * CQS;
 
-/// What a command does.
+/// Effect of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Flush.
@@ -69,7 +69,7 @@ pub(super) mod excuse {
 pub(super) struct Command {
     /// Its identifier.
     pub(super) cid: u16,
-    /// What it does.
+    /// Its effect.
     pub(super) kind: Kind,
     /// Which of the host's namespaces.
     pub(super) space: usize,
@@ -77,7 +77,7 @@ pub(super) struct Command {
     pub(super) span: Span,
     /// Further ranges.
     pub(super) more: Vec<Span>,
-    /// What a copy reads.
+    /// Blocks that a copy reads.
     pub(super) sources: Vec<Span>,
     /// The moment from which on a copy has read.
     pub(super) reads_since: u64,
@@ -91,7 +91,7 @@ pub(super) struct Command {
     pub(super) lost: bool,
     /// Why it may fail.
     pub(super) excuses: u8,
-    /// What a Compare expects.
+    /// Data that a Compare expects.
     pub(super) expected: Vec<u64>,
 }
 
@@ -126,7 +126,7 @@ impl Kind {
 }
 
 impl Command {
-    /// What it does to the blocks that it writes.
+    /// Its effect on the blocks that it writes.
     pub(super) fn effect(&self) -> Effect {
         match self.kind {
             Kind::Copy { .. } => Effect::Copy(self.sources.clone(), self.reads_since),
@@ -212,9 +212,9 @@ pub(super) struct Sq {
     pub(super) entries: u32,
     /// The next entry to be filled.
     pub(super) tail: u32,
-    /// What the controller was told.
+    /// The value that the controller was given.
     pub(super) told: u32,
-    /// What the controller has fetched, as it says.
+    /// The head up to which the controller has fetched, by its own account.
     pub(super) head: u32,
     /// Which completion queue, as an index.
     pub(super) cq: usize,

@@ -160,7 +160,7 @@ impl Host {
     }
 }
 
-/// What a report says (Base 2.1, 7.8).
+/// Content of a report (Base 2.1, 7.8).
 fn reported(report: &[u8]) -> Report {
     let word = |at: usize| {
         let bytes = report[at..at + 8].try_into();

@@ -31,7 +31,7 @@ const VAGUE: usize = 6;
 /// As many copies may go on at a time.
 const COPIES: usize = 24;
 
-/// What a block may hold: zeroes, or what a write has written, there or elsewhere.
+/// Possible content of a block: zeroes, or data that a write has written, there or elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Value {
     Zeroes,
@@ -39,7 +39,7 @@ enum Value {
 }
 
 impl Value {
-    /// What was found in a block; `None` for what no write has written.
+    /// The content found in a block; `None` for data that no write has written.
     fn of(place: Place, found: Found) -> Option<Value> {
         match found {
             Found::Zeroes => Some(Value::Zeroes),
@@ -50,18 +50,18 @@ impl Value {
     }
 }
 
-/// What a write makes of a block.
+/// Effect of a write on a block.
 #[derive(Clone, Debug)]
 enum Content {
     Zeroes,
     Data,
-    /// What this block may hold from that moment on; the copy is in flight.
+    /// Possible contents of this block from that moment on; the copy is in flight.
     Copying(Place, u64),
     /// One of these.
     Copied(Vec<Value>),
 }
 
-/// What a command does to the blocks that it writes.
+/// Effect of a command on the blocks that it writes.
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// It writes zeroes.
@@ -291,7 +291,7 @@ impl Ledger {
         })
     }
 
-    /// What a block may have held since a moment, in which it has been read.
+    /// Possible contents of a block since a moment, in which it has been read.
     fn collect(
         &self,
         place: Place,
@@ -492,8 +492,8 @@ impl Ledger {
         }
     }
 
-    /// What the dead process had fetched has been performed: no channel gets an open write after
-    /// now.
+    /// Commands that the dead process had fetched have been performed: no channel gets an open
+    /// write after now.
     pub fn repeated(&mut self) {
         let now = self.moment();
         for open in &mut self.open {

@@ -1,4 +1,4 @@
-//! What the ledger allows, and what it does not.
+//! Data that the ledger allows, and data that it does not.
 
 use super::*;
 

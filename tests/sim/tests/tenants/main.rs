@@ -1,4 +1,4 @@
-//! What tenants get of media that they share, in virtual time.
+//! Shares of tenants in media, in virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where its host fails")]
 

@@ -38,7 +38,7 @@ const MEDIUM: ChannelId = ChannelId(0);
 /// turn.
 const ASIDE_NS: u64 = 500_000;
 
-/// What a host sends.
+/// Commands of a host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) opcode: u8,

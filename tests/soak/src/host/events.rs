@@ -1,4 +1,4 @@
-//! What hosts do to a controller that serves them.
+//! Actions of hosts on a controller that serves them.
 
 use std::time::Duration;
 

@@ -45,7 +45,7 @@ struct Out {
     span: Span,
     mark: u64,
     since: Instant,
-    /// What the machine had taken by then.
+    /// Time that the machine had taken by then.
     held_up: Duration,
     region: usize,
     /// Its memory was taken away meanwhile.
@@ -194,8 +194,7 @@ impl Host {
         Ok(())
     }
 
-    /// What the host before has left, which must be what was acknowledged to it, or what it had
-    /// out.
+    /// Learns the data that the host before has left: acknowledged to it, or in flight.
     fn learn(&mut self) -> Result<()> {
         if !self.verified {
             return Ok(());

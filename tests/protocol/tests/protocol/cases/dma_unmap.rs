@@ -216,7 +216,7 @@ fn after_four_seconds_what_hangs_is_aborted_and_the_reply_sent() {
     assert_eq!(reply.ok(), body(0, 0, PAGE).0);
     // Generic, Command Abort Requested (Base 2.1, figure 101).
     assert_eq!(drive.wait(&mut host, cid).status, 0x07);
-    // What the medium still held completes nothing twice.
+    // Requests that the medium still held complete nothing twice.
     server.hold(false);
     drive.transfer(&mut host, false, 8);
     assert_eq!(drive.poll(&mut host), None);
@@ -241,7 +241,7 @@ fn the_reply_to_what_hangs_waits_until_no_device_reaches_the_memory() {
         for _ in 0..20 {
             host.expect_in_step();
         }
-        // What lets go is waited for, and what does not is no longer than a host waits.
+        // A request that ends is waited for, and one that does not no longer than a host waits.
         if lets_go {
             server.reach(false)
         } else {

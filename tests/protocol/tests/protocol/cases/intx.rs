@@ -214,7 +214,7 @@ fn msix_takes_over_and_gives_back() {
     assert!(is_signalled(&vector));
     assert!(is_quiet(&mut host, &pin));
     assert!(!interrupt_status(&mut host));
-    // What is not acknowledged asserts the pin, once that is the way again.
+    // An interrupt that is not acknowledged asserts the pin, once that is the way again.
     host.region_write(7, 0xb2, &0_u16.to_le_bytes());
     assert!(is_signalled(&pin));
     assert!(is_quiet(&mut host, &vector));

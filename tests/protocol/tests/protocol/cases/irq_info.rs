@@ -29,7 +29,7 @@ fn msix_has_a_vector_for_the_admin_queue_and_for_each_io_queue() {
             .u32(2)
             .u32(count);
         assert_eq!(reply.ok(), expected.0);
-        // What the capability says in configuration space is one less (PCI 3.0, 6.8.2.3).
+        // The number in configuration space is one less (PCI 3.0, 6.8.2.3).
         let capability = find_capability(&mut host, 0x11);
         let control = host.region_read(7, capability + 2, 2);
         assert_eq!(u32::from(control[0]) + 1, count);

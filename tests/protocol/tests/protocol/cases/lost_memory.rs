@@ -37,7 +37,7 @@ fn wait_for_failure(host: &mut Host) {
     }
 }
 
-/// What is done to memory that is gone fails its own controller.
+/// An access to memory that is gone fails its own controller.
 fn check(act: impl Fn(&mut Host, &mut Drive, &OwnedFd)) {
     let server = two();
     let mut host = Host::new(server.attach(0));

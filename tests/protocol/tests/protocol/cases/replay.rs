@@ -1,4 +1,4 @@
-//! What QEMU once sent, sent again: the server gives the same answers, to the byte.
+//! Messages of QEMU, sent again: the server gives the same answers, to the byte.
 //!
 //! `cargo xtask record --doorbells mapped tests/protocol/fixtures/qemu-mapped.txt` records a
 //! session again, and the same with `unmapped`: needed where the configuration space or the

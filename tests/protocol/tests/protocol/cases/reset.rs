@@ -77,7 +77,7 @@ fn the_reply_waits_for_commands_in_flight() {
     drive.submit(&mut host, false, 0);
     server.wait_for_held(1);
     let id = host.send(cmd::DEVICE_RESET, &Body::new(), &[]);
-    // What comes after it finds the device reset, so it waits, too.
+    // A message after it finds the device reset, so it waits, too.
     let read = Body::new().u64(0x14).u32(0).u32(4);
     let later = host.send(cmd::REGION_READ, &read, &[]);
     std::thread::sleep(Duration::from_millis(20));
@@ -110,7 +110,7 @@ fn the_reply_comes_within_its_time_whatever_hangs() {
     let reply = host.receive();
     assert_eq!(reply.id, id);
     assert!(reply.ok().is_empty());
-    // What hung may come back now: it completes nothing.
+    // A request that hung may come back now: it completes nothing.
     server.hold(false);
     host.expect_in_step();
     assert_eq!(drive.poll(&mut host), None);
