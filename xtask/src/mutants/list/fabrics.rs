@@ -161,7 +161,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "fabrics-reset",
         guard: "a reset keeps what Connect has set",
         file: "crates/controller/src/controller/exchange.rs",
-        from: "            self.host_stays();\n",
+        from: "            self.host.stays();\n",
         to: "",
         test: unit(
             "controller",
@@ -183,7 +183,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "fabrics-heard",
         guard: "traffic of any kind keeps a host over a network alive",
         file: "crates/controller/src/controller/admin/keep_alive.rs",
-        from: "        if self.take_heard() {\n            self.restart_keep_alive();\n        }\n",
+        from: "        if self.host.take_heard() {\n            self.restart_keep_alive();\n        }\n",
         to: "",
         test: unit(
             "controller",
