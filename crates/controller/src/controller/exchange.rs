@@ -18,7 +18,7 @@ use super::lifecycle::Phase;
 use super::news::Due;
 use super::{Controller, DEADLINE_NS, Failure};
 use crate::lane::{
-    Copying, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName,
+    AbortRequest, Copying, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName,
 };
 
 impl Controller {
@@ -244,8 +244,8 @@ impl Controller {
                     (cq.replayed, cq.copies) = (true, copies);
                 }
             }
-            LaneEvent::AbortDone { sqid, cid, aborted } => {
-                if let Some(by) = self.admin.pending.take(Waiting::Abort { sqid, cid }) {
+            LaneEvent::AbortDone { request, aborted } => {
+                if let Some(by) = self.admin.pending.take(Waiting::Abort(request)) {
                     self.complete_admin(by, Ok(abort_dw0(aborted)));
                 }
             }
@@ -303,7 +303,7 @@ impl Controller {
         match waiting {
             Waiting::FlushCache | Waiting::Operation => false,
             Waiting::DeleteCq { cqid: waited } => waited == cqid,
-            Waiting::DeleteSq { sqid } | Waiting::Abort { sqid, .. } => {
+            Waiting::DeleteSq { sqid } | Waiting::Abort(AbortRequest { sqid, .. }) => {
                 self.queues.cqid_of_sq(sqid) == Some(cqid)
             }
         }

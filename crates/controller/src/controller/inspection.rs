@@ -83,7 +83,7 @@ impl Controller {
     fn admin_commands(&self, look: Look) -> Vec<CommandView> {
         let waiting = self.admin.pending.iter().map(|command| {
             let place = match command.waiting {
-                Waiting::DeleteSq { .. } | Waiting::DeleteCq { .. } | Waiting::Abort { .. } => {
+                Waiting::DeleteSq { .. } | Waiting::DeleteCq { .. } | Waiting::Abort(_) => {
                     Place::Queue
                 }
                 Waiting::FlushCache => Place::Medium,

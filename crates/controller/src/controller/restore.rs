@@ -29,7 +29,9 @@ use super::failure::{Failure, RestoreError};
 use super::lifecycle::{Phase, Shutdown};
 use super::saved::{ControllerState, Found, Saved, WaitingKind, WaitingState};
 use crate::config::ControllerConfig;
-use crate::lane::{KnownSq, LaneCommand, LaneTable, QueueName, Registration, ShadowSpec};
+use crate::lane::{
+    AbortRequest, KnownSq, LaneCommand, LaneTable, QueueName, Registration, ShadowSpec,
+};
 use crate::state::TailPhase;
 
 /// State that a process that died has left of a controller.
@@ -134,7 +136,11 @@ impl Controller {
     /// replayed ([`Controller::has_replayed`]), copies as well.
     pub fn release(&mut self, lanes: &mut impl LaneTable) {
         if self.holds.release() {
-            self.saved.renew_version();
+            if self.saved.is_old() {
+                // Numbers of Aborts that wait are new.
+                self.save();
+                self.saved.renew_version();
+            }
             self.tell_lanes(lanes, || LaneCommand::Release);
         }
     }
@@ -164,6 +170,7 @@ impl Controller {
             error_recovery: found.error_recovery.clone(),
             reservation_masks: found.reservation_masks.clone(),
         };
+        self.admin.aborts = found.admin.aborts;
         let csts = self.registers.csts();
         self.life.phase = match (csts.cfs(), csts.rdy()) {
             (true, _) => Phase::Failed,
@@ -289,6 +296,17 @@ impl Controller {
         }
     }
 
+    /// The number of an Abort that was saved, or a new one: older processes gave none.
+    fn number_of_abort(&mut self, saved: u64) -> Result<u32, RestoreError> {
+        let number = u32::try_from(saved).ok();
+        let number = number.ok_or(RestoreError::Damaged("an Abort has no possible number"))?;
+        if number != 0 {
+            return Ok(number);
+        }
+        let new = self.new_abort();
+        new.ok_or(RestoreError::Damaged("more Aborts wait than may"))
+    }
+
     /// A command that waited waits again, or is to be executed again.
     fn wait_again(
         &mut self,
@@ -322,8 +340,10 @@ impl Controller {
             WaitingKind::ABORT => {
                 let (sqid, cid) = (qid, target_cid);
                 let lane = self.queues.lane_of_sq(sqid);
-                let request = LaneCommand::Abort { sqid, cid };
-                (Waiting::Abort { sqid, cid }, lane.zip(Some(request)))
+                let number = self.number_of_abort(waiting.name)?;
+                let request = AbortRequest { sqid, cid, number };
+                let asked = LaneCommand::Abort(request);
+                (Waiting::Abort(request), lane.zip(Some(asked)))
             }
             WaitingKind::FLUSH_CACHE => (Waiting::FlushCache, None),
             WaitingKind::OPERATION => (Waiting::Operation, None),

@@ -31,10 +31,13 @@ use super::admin::{AdminQueue, Named, Waiting};
 use super::bus::Withheld;
 use super::failure::RestoreError;
 use crate::config::{ConfigError, ControllerConfig, MAX_IO_QUEUES};
-use crate::lane::{DOORBELLS, Registration, ShadowSpec};
+use crate::lane::{AbortRequest, DOORBELLS, Registration, ShadowSpec};
 use crate::pci;
 use crate::registers::SavedRegisters;
-use crate::state::{BellState, FORMAT_VERSION, NAMED_SINCE, OLDEST_VERSION, area_bytes, ordered};
+use crate::state::{
+    ABORT_LIMIT, BellState, FORMAT_VERSION, NAMED_SINCE, NUMBERED_SINCE, OLDEST_VERSION,
+    area_bytes, ordered,
+};
 
 /// Area of the controller.
 const CONTROLLER_AREA: usize = 0;
@@ -42,8 +45,7 @@ const CONTROLLER_AREA: usize = 0;
 const ADMIN_AREA: usize = 1;
 /// Admin commands that can wait: one deletion of each queue, the aborts, the subsystem's
 /// operations, and one flush.
-const WAITING: usize =
-    2 * MAX_IO_QUEUES as usize + super::admin::ABORT_LIMIT + super::admin::OPERATION_LIMIT + 1;
+const WAITING: usize = 2 * MAX_IO_QUEUES as usize + ABORT_LIMIT + super::admin::OPERATION_LIMIT + 1;
 /// Slots of a registration of doorbell buffers: its number, what each doorbell had, and a bit for
 /// each that is known.
 const REGISTRATION: usize = 1 + DOORBELLS + DOORBELLS.div_ceil(32);
@@ -163,7 +165,9 @@ pub struct AdminState {
     /// Logs and events that the host has not read.
     pub unread: Unread,
     /// 0.
-    pub reserved: [u8; 5],
+    pub reserved: u8,
+    /// Aborts of commands for I/O that there were.
+    pub aborts: u32,
     /// The last completion, without its phase.
     pub cqe: [u64; 2],
 }
@@ -175,7 +179,7 @@ pub struct WaitingState {
     /// The first words of its submission queue entry, which the host may use for another command.
     /// Of one that has ended, Dwords 0 and 1 of its completion are the first word.
     pub sqe_begin: [u64; 2],
-    /// Its name ([`subsystem::KeptAnswer`]). Its entry has the Metadata Pointer here, which admin
+    /// Its name ([`subsystem::KeptAnswer`]); of an Abort, its number. Its entry has the Metadata Pointer here, which admin
     /// commands do not use, and so had the state before version 7.
     pub name: u64,
     /// The other words of its entry.
@@ -325,6 +329,12 @@ impl Saved {
         if found < NAMED_SINCE {
             waiting.iter_mut().for_each(|it| it.name = UNNAMED);
         }
+        if found < NUMBERED_SINCE {
+            let aborts = waiting
+                .iter_mut()
+                .filter(|it| it.kind == WaitingKind::ABORT);
+            aborts.for_each(|it| it.name = UNNAMED);
+        }
         let found = Found {
             state: head[current],
             error_recovery,
@@ -340,11 +350,14 @@ impl Saved {
     /// The file is of this program's version from now on: the program before it does not go on any
     /// more.
     pub(super) fn renew_version(&self) {
-        if self.file.format_version() != FORMAT_VERSION
-            && let Err(error) = self.file.set_format_version(FORMAT_VERSION)
-        {
+        if let Err(error) = self.file.set_format_version(FORMAT_VERSION) {
             tracing::error!(%error, "the state file keeps its old version: upgrade again");
         }
+    }
+
+    /// Whether a process of another version has made the file.
+    pub(super) fn is_old(&self) -> bool {
+        self.file.format_version() != FORMAT_VERSION
     }
 
     /// The state file.
@@ -490,7 +503,7 @@ impl Controller {
             let (kind, qid, target_cid) = match command.waiting {
                 Waiting::DeleteSq { sqid } => (WaitingKind::DELETE_SQ, sqid, 0),
                 Waiting::DeleteCq { cqid } => (WaitingKind::DELETE_CQ, cqid, 0),
-                Waiting::Abort { sqid, cid } => (WaitingKind::ABORT, sqid, cid),
+                Waiting::Abort(AbortRequest { sqid, cid, .. }) => (WaitingKind::ABORT, sqid, cid),
                 Waiting::FlushCache => (WaitingKind::FLUSH_CACHE, 0, 0),
                 Waiting::Operation => (WaitingKind::OPERATION, 0, 0),
             };
@@ -502,6 +515,9 @@ impl Controller {
                 target_cid,
                 ..asked.map_or_else(WaitingState::new_zeroed, WaitingState::of)
             };
+            if let Waiting::Abort(request) = command.waiting {
+                slot.name = request.number.into();
+            }
             waiting += 1;
         }
         let withheld = self.bus.withheld();
@@ -526,7 +542,8 @@ impl Controller {
             unread: Unread::new()
                 .with_namespaces(!self.logs.changed_namespaces.is_empty())
                 .with_zones(self.logs.changed_zones.first().is_some()),
-            reserved: [0; 5],
+            reserved: 0,
+            aborts: self.admin.aborts,
             cqe,
         };
         ordered();

@@ -228,24 +228,14 @@ impl Queues {
     /// between two steps.
     #[cold]
     pub(super) fn drop_steps(&mut self, status: Status, chosen: impl Fn(&SlotState) -> bool) {
-        while self.drop_step(status, &chosen) {}
+        while let Some(index) = self.take_step(&chosen) {
+            self.finish(index, status);
+        }
     }
 
-    /// Completes one of them. True where there was one.
+    /// Takes one of them out, which the caller completes.
     #[cold]
-    pub(super) fn drop_step(
-        &mut self,
-        status: Status,
-        chosen: impl Fn(&SlotState) -> bool,
-    ) -> bool {
-        let Some(index) = self.take_step(chosen) else {
-            return false;
-        };
-        self.finish(index, status);
-        true
-    }
-
-    fn take_step(&mut self, chosen: impl Fn(&SlotState) -> bool) -> Option<u16> {
+    pub(super) fn take_step(&mut self, chosen: impl Fn(&SlotState) -> bool) -> Option<u16> {
         let steps = self.steps.as_mut()?;
         let is_chosen = |index: u16| chosen(self.slots.get(index));
         if let Some(at) = steps.waiting.iter().position(|index| is_chosen(*index)) {

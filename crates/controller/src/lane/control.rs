@@ -8,7 +8,7 @@ use nvme_spec::Status;
 use super::Lane;
 use super::fetch::BATCH;
 use super::member::Member;
-use super::message::{Demand, LaneCommand, LaneEvent, QueueName, Quota, SqSpec};
+use super::message::{AbortRequest, Demand, LaneCommand, LaneEvent, QueueName, Quota, SqSpec};
 use super::queues::Queues;
 use super::service::Awaits;
 use super::watch::Watch;
@@ -40,9 +40,9 @@ impl Lane {
             }
             LaneCommand::AddQueue(spec) => self.queues.add_queue(spec, &self.view),
             LaneCommand::RemoveQueue { sqid } => self.queues.remove_queue(sqid),
-            LaneCommand::Abort { sqid, cid } => {
-                let aborted = self.queues.abort(sqid, cid);
-                let done = LaneEvent::AbortDone { sqid, cid, aborted };
+            LaneCommand::Abort(request) => {
+                let aborted = self.queues.abort(request);
+                let done = LaneEvent::AbortDone { request, aborted };
                 self.queues.reports.add(done);
             }
             LaneCommand::Shadow(None) => self.queues.forget_shadow(),
@@ -210,28 +210,42 @@ impl Queues {
         }
     }
 
-    /// Aborts a command that waits for its channel, or for its next step. True where it was found.
-    fn abort(&mut self, sqid: u16, cid: u16) -> bool {
-        let named = |slot: &SlotState| (slot.sqid(), slot.cid()) == (sqid, cid);
-        if self.drop_step(Status::COMMAND_ABORT_REQUESTED, named)
-            || self.drop_one_held(Status::COMMAND_ABORT_REQUESTED, named)
-        {
+    /// Aborts a command that waits for its channel, or for its next step. True where it was found,
+    /// by this process or by the one before it.
+    fn abort(&mut self, request: AbortRequest) -> bool {
+        let AbortRequest { sqid, cid, number } = request;
+        if self.slots.queue().aborts.has(number) {
             return true;
         }
-        let Some(position) = self.position(sqid) else {
-            return false;
-        };
-        let Some(index) = self.member(position).and_then(|member| member.waiting) else {
-            return false;
-        };
-        if self.slots.slot(index).cid() != cid {
-            return false;
+        let named = |slot: &SlotState| (slot.sqid(), slot.cid()) == (sqid, cid);
+        if let Some(index) = self.take_step(named) {
+            self.note_abort(index, number);
+            self.finish(index, Status::COMMAND_ABORT_REQUESTED);
+            return true;
         }
-        if let Some(member) = self.member(position) {
+        let found = self.take_held(named).or_else(|| {
+            let position = self.position(sqid)?;
+            let index = self.sqs[position].as_ref()?.waiting?;
+            named(self.slots.get(index)).then_some(index)
+        });
+        let Some(index) = found else {
+            return false;
+        };
+        if let Some(member) = self.member(usize::from(sqid) - 1)
+            && member.waiting == Some(index)
+        {
             member.waiting = None;
         }
+        self.note_abort(index, number);
         self.drop_waiting(index, Status::COMMAND_ABORT_REQUESTED);
         true
+    }
+
+    /// From now on the command in a slot ends as aborted, and the Abort with this number says so.
+    #[cold]
+    fn note_abort(&mut self, index: u16, number: u32) {
+        let (queue, slot) = self.slots.parts(index);
+        queue.aborts.store(number, index, slot);
     }
 
     fn stop(&mut self) {

@@ -41,12 +41,7 @@ pub enum LaneCommand {
         sqid: u16,
     },
     /// Abort a command. Answered at once by [`LaneEvent::AbortDone`].
-    Abort {
-        /// The queue the command was submitted to.
-        sqid: u16,
-        /// Its command identifier.
-        cid: u16,
-    },
+    Abort(AbortRequest),
     /// Doorbell Buffer Config came, or its registration ended.
     Shadow(Option<Registration>),
     /// Whether the volatile write cache is disabled: then every write completes only when it is on
@@ -92,6 +87,19 @@ pub enum LaneCommand {
     Release,
 }
 
+/// An Abort of a command for I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AbortRequest {
+    /// The queue the command was submitted to.
+    pub sqid: u16,
+    /// Its command identifier.
+    pub cid: u16,
+    /// The number of the Abort ([`AbortState`]), which no other one has had.
+    ///
+    /// [`AbortState`]: crate::state::AbortState
+    pub number: u32,
+}
+
 /// A submission queue that its controller knows, of a lane that is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownSq {
@@ -120,9 +128,7 @@ pub enum LaneEvent {
     /// The answer to [`LaneCommand::Abort`].
     AbortDone {
         /// As asked.
-        sqid: u16,
-        /// As asked.
-        cid: u16,
+        request: AbortRequest,
         /// True: it was completed with Command Abort Requested. False: it was not found waiting in
         /// the lane, and completes (or did) by itself.
         aborted: bool,

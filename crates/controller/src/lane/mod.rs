@@ -81,8 +81,8 @@ pub use self::fetch::BATCH;
 use self::issue::Issuer;
 pub(crate) use self::message::DOORBELLS;
 pub use self::message::{
-    Answered, Copying, Demand, FailedCommand, KnownSq, LaneCommand, LaneEvent, LaneFault,
-    LaneTable, LaneTurn, Posted, QueueName, Quota, Registration, ShadowSpec, SqSpec,
+    AbortRequest, Answered, Copying, Demand, FailedCommand, KnownSq, LaneCommand, LaneEvent,
+    LaneFault, LaneTable, LaneTurn, Posted, QueueName, Quota, Registration, ShadowSpec, SqSpec,
 };
 use self::place::Place;
 use self::queues::Queues;

@@ -108,21 +108,15 @@ impl Queues {
     /// Completes every command that is `chosen` and waits with `status`.
     #[cold]
     pub(super) fn drop_held(&mut self, status: Status, chosen: impl Fn(&SlotState) -> bool) {
-        while self.drop_one_held(status, &chosen) {}
-    }
-
-    /// Completes one of them. True where there was one.
-    #[cold]
-    pub(super) fn drop_one_held(
-        &mut self,
-        status: Status,
-        chosen: impl Fn(&SlotState) -> bool,
-    ) -> bool {
-        let found = self.held.take(&mut self.slots, |_, slot| chosen(slot));
-        if let Some(index) = found {
+        while let Some(index) = self.take_held(&chosen) {
             self.drop_waiting(index, status);
         }
-        found.is_some()
+    }
+
+    /// Takes one of them out, which the caller completes.
+    #[cold]
+    pub(super) fn take_held(&mut self, chosen: impl Fn(&SlotState) -> bool) -> Option<u16> {
+        self.held.take(&mut self.slots, |_, slot| chosen(slot))
     }
 
     /// A ticket is about to come back: informs the gate if it is the last one of its command.

@@ -180,6 +180,9 @@ const LATE: [NvmOpcode; 4] = [
     NvmOpcode::COPY,
 ];
 
+/// Statuses of commands that do not go on because the host has asked for that.
+const ABORTED: [Status; 2] = [Status::ABORTED_SQ_DELETION, Status::COMMAND_ABORT_REQUESTED];
+
 /// When a command goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
@@ -279,6 +282,7 @@ impl Queues {
             check(position, saved).map_err(damaged)?;
         }
         self.count_fetched_ones().map_err(damaged)?;
+        self.finish_abort().map_err(damaged)?;
         for position in 0..MAX_SQS {
             let saved = self.slots.queue().sqs[position];
             if saved.life == SqLife::NONE {
@@ -300,8 +304,7 @@ impl Queues {
             those.count() as u64
         };
         let replayed = are(|way| way == Way::Again);
-        let interrupted =
-            are(|way| matches!(way, Way::End(status) if status != Status::ABORTED_SQ_DELETION));
+        let interrupted = are(|way| matches!(way, Way::End(status) if !ABORTED.contains(&status)));
         self.counters.replayed.add(replayed);
         self.counters.interrupted.add(interrupted);
         self.slots.find_free();
@@ -373,6 +376,19 @@ impl Queues {
         Ok(())
     }
 
+    /// Completes the steps of an abort that the process died in.
+    fn finish_abort(&mut self) -> Result<(), &'static str> {
+        let (queue, slots, _) = self.slots.split();
+        let Some(index) = queue.aborts.begun() else {
+            return Ok(());
+        };
+        let slot = slots.get_mut(usize::from(index));
+        let slot = slot.filter(|slot| slot.state().has_reservation());
+        let slot = slot.ok_or("a command was being aborted that is not there")?;
+        queue.aborts.finish(slot);
+        Ok(())
+    }
+
     /// The commands that have to go on, in the order in which each queue was fetched from. Each has
     /// a place in the completion queue from now on.
     fn collect(
@@ -402,6 +418,7 @@ impl Queues {
             member.outstanding += 1;
             let age = member.sq.fetched().wrapping_sub(number);
             let way = match found_as {
+                Way::Again if slot.error == Status::COMMAND_ABORT_REQUESTED => Way::End(slot.error),
                 Way::Again if member.removing => Way::End(Status::ABORTED_SQ_DELETION),
                 Way::Again => match verdict(slot, trying == Some(index), suspects) {
                     Some(status) => {

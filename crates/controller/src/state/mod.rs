@@ -30,11 +30,15 @@
 //! Any other command that a medium may have acted on is completed as Command Interrupted, which a
 //! host may retry.
 //!
+//! Abort of a command: see [`AbortState`]. A command with the status Command Abort Requested is not
+//! executed again.
+//!
 //! A restart drops zombie slots: their commands were completed, and the medium's work ended with
 //! the process.
 //!
 //! It does NOT restore anything: [`crate::lane`] does.
 
+mod abort;
 mod marks;
 mod slot;
 
@@ -42,18 +46,22 @@ use bitfield_struct::bitfield;
 pub(crate) use memory::ordered;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+pub(crate) use self::abort::ABORT_LIMIT;
+pub use self::abort::AbortState;
 pub(crate) use self::marks::MAX_SAMPLES;
 pub use self::slot::{CommandState, SlotState};
 pub(crate) use self::slot::{Counted, Fetched, Index, store_completion, store_fetched};
 
-/// Version of the layouts below. Version 6 had no names of commands. Version 5 had no registrations
+/// Version of the layouts below. Version 7 had no numbers of Aborts. Version 6 had no names of commands. Version 5 had no registrations
 /// of doorbell buffers. Version 4 had no [`Marks::noted`] either: its bit belonged to the number of
 /// a sample.
-pub const FORMAT_VERSION: u32 = 7;
+pub const FORMAT_VERSION: u32 = 8;
 /// The first version with [`Marks::noted`].
 const NOTED_SINCE: u32 = 5;
 /// The first version with names of commands.
 pub(crate) const NAMED_SINCE: u32 = 7;
+/// The first version with numbers of Aborts.
+pub(crate) const NUMBERED_SINCE: u32 = 8;
 /// The oldest version that can be continued with.
 pub const OLDEST_VERSION: u32 = 4;
 
@@ -193,8 +201,8 @@ pub struct QueueState {
     pub(crate) trying: Index,
     /// The number of the registration of doorbell buffers that the doorbells are of; 0 without one.
     pub registration: u32,
-    /// 0.
-    pub reserved: [u8; 24],
+    /// What was aborted.
+    pub aborts: AbortState,
     /// Submission queue `n + 1` at `n`.
     pub sqs: [SqState; MAX_SQS],
 }

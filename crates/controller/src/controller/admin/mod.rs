@@ -38,7 +38,7 @@ use nvme_spec::log::LogPageId;
 use nvme_spec::opcode::AdminOpcode;
 use nvme_spec::sqe::{Fuse, Psdt};
 use nvme_spec::{Cqe, Sqe, Status};
-pub(crate) use pending::{ABORT_LIMIT, Named, OPERATION_LIMIT, Pending, Waiting};
+pub(crate) use pending::{Named, OPERATION_LIMIT, Pending, Waiting};
 use port::status;
 pub(crate) use queue::{AdminLeft, AdminQueue};
 pub(crate) use queues::IoQueues;
@@ -47,8 +47,9 @@ use subsystem::{Answer, NSID_NONE, Operation, Plan, Requester, Step, Subsystem, 
 
 use self::error_log::{LoggedCommand, LoggedError};
 use crate::controller::{Controller, DEADLINE_NS, Failure};
-use crate::lane::{LaneCommand, LaneTable, QueueName, Registration, ShadowSpec};
+use crate::lane::{AbortRequest, LaneCommand, LaneTable, QueueName, Registration, ShadowSpec};
 use crate::queue::RingAbsent;
+use crate::state::AbortState;
 
 /// Admin commands served in one turn, so that a busy host leaves its neighbours their turn.
 const BATCH: u32 = 16;
@@ -87,8 +88,8 @@ pub(crate) enum Reply {
     Waits,
     /// It waits for an event, without a place.
     Held,
-    /// It has completed.
-    Completed,
+    /// It has completed, or waits, and that is saved.
+    Saved,
 }
 
 impl Controller {
@@ -161,7 +162,7 @@ impl Controller {
                 self.admin.pending.note(command);
                 self.save();
             }
-            Ok(Reply::Completed) => (),
+            Ok(Reply::Saved) => (),
             Ok(Reply::Held) => {
                 if let Some(admin) = &mut self.admin.queue {
                     admin.release();
@@ -507,23 +508,41 @@ impl Controller {
                     .withhold((sqe.cid, completion, Status::SUCCESSFUL_COMPLETION));
                 self.post_aborted_requests();
                 self.post_withheld();
-                return Ok(Reply::Completed);
+                return Ok(Reply::Saved);
             }
             return Ok(Reply::Done(abort_dw0(aborted)));
         }
         let Some(key) = self.queues.lane_of_sq(sqid) else {
             return Ok(Reply::Done(abort_dw0(false)));
         };
-        if self.admin.pending.aborts() >= ABORT_LIMIT {
+        let Some(number) = self.new_abort() else {
             return Err(Status::ABORT_COMMAND_LIMIT_EXCEEDED);
+        };
+        let request = AbortRequest { sqid, cid, number };
+        let waiting = Waiting::Abort(request);
+        self.admin.pending.add(sqe.cid, waiting, self.now);
+        let name = self.admin.name;
+        self.admin.pending.note(Named { sqe: *sqe, name });
+        if let Some(admin) = &mut self.admin.queue {
+            admin.end_execution();
         }
-        if !lanes.command(key, LaneCommand::Abort { sqid, cid }) {
+        // Before the lane acts: after a death it answers by the number.
+        self.save();
+        if !lanes.command(key, LaneCommand::Abort(request)) {
+            self.admin.pending.take(waiting);
+            self.admin.pending.take_asked(sqe.cid);
             return Ok(Reply::Done(abort_dw0(false)));
         }
-        self.admin
-            .pending
-            .add(sqe.cid, Waiting::Abort { sqid, cid }, self.now);
-        Ok(Reply::Waits)
+        Ok(Reply::Saved)
+    }
+
+    /// The number of another Abort of a command for I/O; none where as many are outstanding as may
+    /// be.
+    pub(crate) fn new_abort(&mut self) -> Option<u32> {
+        let place = self.admin.pending.place_of_abort()?;
+        let number = AbortState::number(self.admin.aborts, place);
+        self.admin.aborts = self.admin.aborts.wrapping_add(1);
+        Some(number)
     }
 
     /// Completes the aborted requests for which there is a place. Before the next command is

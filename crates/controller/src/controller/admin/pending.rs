@@ -7,8 +7,8 @@
 use nvme_spec::Sqe;
 use port::time::Time;
 
-/// Abort commands that may be outstanding: ACL + 1.
-pub(crate) const ABORT_LIMIT: usize = 4;
+use crate::lane::AbortRequest;
+use crate::state::{ABORT_LIMIT, AbortState};
 
 /// Operations of the subsystem that one controller may have outstanding; with more, nothing is
 /// fetched.
@@ -22,7 +22,7 @@ pub(crate) enum Waiting {
     /// The lane stops.
     DeleteCq { cqid: u16 },
     /// The lane has looked for the command.
-    Abort { sqid: u16, cid: u16 },
+    Abort(AbortRequest),
     /// Media are flushed, as the volatile write cache was turned off.
     FlushCache,
     /// The subsystem answers.
@@ -105,9 +105,14 @@ impl Pending {
         self.commands.iter().filter(is_operation).count()
     }
 
-    pub(crate) fn aborts(&self) -> usize {
-        let is_abort = |c: &&WaitingCommand| matches!(c.waiting, Waiting::Abort { .. });
-        self.commands.iter().filter(is_abort).count()
+    /// The place of another Abort; none where [`ABORT_LIMIT`] are outstanding.
+    pub(crate) fn place_of_abort(&self) -> Option<usize> {
+        let numbers = self.commands.iter().filter_map(|c| match c.waiting {
+            Waiting::Abort(AbortRequest { number, .. }) => Some(number),
+            _ => None,
+        });
+        let taken: Vec<usize> = numbers.map(AbortState::place).collect();
+        (0..ABORT_LIMIT).find(|place| !taken.contains(place))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &WaitingCommand> {

@@ -34,6 +34,8 @@ pub(crate) struct AdminSide {
     pub(crate) name: u64,
     /// The name of the next command.
     pub(crate) next_name: u64,
+    /// Aborts of commands for I/O that there were, in every process and life.
+    pub(crate) aborts: u32,
     /// Since when the Keep Alive Timer runs, where it is active.
     pub(crate) keep_alive_from: Time,
     /// When a turn found that it has expired, which a later one is to confirm.
@@ -54,6 +56,7 @@ impl AdminSide {
             is_restored: false,
             name: UNNAMED,
             next_name: first_name,
+            aborts: 0,
             keep_alive_from: Time(0),
             keep_alive_late: None,
         }
@@ -62,6 +65,7 @@ impl AdminSide {
     /// A reset: everything ends, without an answer.
     pub(crate) fn forget(&mut self) {
         *self = AdminSide {
+            aborts: self.aborts,
             keep_alive_from: self.keep_alive_from,
             ..AdminSide::new(self.next_name)
         };

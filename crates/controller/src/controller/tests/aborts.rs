@@ -1,10 +1,11 @@
 //! Abort (Base 2.1, 5.1.1): always answered; bit 0 of Dword 0 is set where the command was not
 //! aborted.
 
-use nvme_spec::Sqe;
+use nvme_spec::{Cqe, Sqe};
 use port::testing::Manner;
 
 use super::rig::*;
+use crate::crash::{self, Death};
 
 fn abort(sqid: u16, cid: u16) -> Sqe {
     Sqe {
@@ -111,4 +112,112 @@ fn many_aborts_in_one_batch_are_all_answered() {
         cids
     );
     assert_eq!(answered.len() - refused, 4);
+}
+
+/// A command that waits for a medium without room, and the Abort of it. The process dies at each of
+/// the points; the Dword 0 of the Abort and the status of the command, and the points that the last
+/// process has passed.
+fn with_deaths(command: Sqe, full: u16, points: &[u64]) -> Option<(u32, u16, u64)> {
+    const CID: u16 = 0x99;
+    let mut rig = Rig::enabled();
+    rig.create_pair(1, 8);
+    let set_capacity = |rig: &mut Rig, capacity| rig.medium(full).capacity = capacity;
+    rig.medium(0).manner = Manner::Hanging;
+    set_capacity(&mut rig, 0);
+    rig.submit_io(
+        1,
+        0,
+        Sqe {
+            cid: CID,
+            ..command
+        },
+    );
+    rig.turns(4);
+    let by = rig.submit(abort(1, CID));
+    let mut answer = None;
+    let play = |rig: &mut Rig, answer: &mut Option<Cqe>| {
+        for turn in 0..16 {
+            rig.turn();
+            crash::point();
+            *answer = answer.or_else(|| rig.reap());
+            // An Abort that the next process fetches waits for the commands that go on.
+            if answer.is_some() || turn > 6 {
+                rig.medium(full).capacity = usize::MAX;
+                rig.medium(0).release(9);
+            }
+        }
+    };
+    for point in points {
+        if crash::run(*point, || play(&mut rig, &mut answer)).is_ok() {
+            return None;
+        }
+        rig.revive();
+        set_capacity(&mut rig, 0);
+    }
+    let (_, passed) = crash::run(u64::MAX, || play(&mut rig, &mut answer)).expect("it lives");
+    assert_eq!(rig.reap(), None, "a completion of nothing");
+    let answer = answer.expect("the Abort is answered");
+    assert_eq!((answer.cid, code(&answer)), (by, OK));
+    let io = rig.io_cqe(1, 0).expect("the command ends");
+    assert_eq!(io.cid, CID);
+    assert_eq!(rig.io_cqe(1, 1), None, "it ends once");
+    Some((answer.dw0, code(&io), passed))
+}
+
+#[test]
+fn an_abort_and_its_command_agree_wherever_the_process_dies() {
+    let read = Rig::enabled().read_sqe(0, 1);
+    // One medium has its part of it, and the other one has no room.
+    let flush_all = Sqe {
+        opcode: 0,
+        nsid: 0xffff_ffff,
+        ..Sqe::default()
+    };
+    for (command, full) in [(read, 0), (flush_all, 1)] {
+        let (dw0, status, count) = with_deaths(command, full, &[]).expect("it plays");
+        assert_eq!((dw0, status), (0, ABORT_REQUESTED));
+        assert!(count > 20, "{count} points");
+        let mut not_aborted = 0;
+        for point in 0..count {
+            for second in [None, Some(0), Some(1), Some(2), Some(3), Some(5), Some(8)] {
+                let points: Vec<u64> = [point].into_iter().chain(second).collect();
+                let Some((dw0, status, _)) = with_deaths(command, full, &points) else {
+                    continue;
+                };
+                let expected = if dw0 == 0 { ABORT_REQUESTED } else { OK };
+                assert_eq!(status, expected, "deaths at {points:?}");
+                not_aborted += dw0;
+            }
+        }
+        assert!(not_aborted > 0, "the next process has the command again");
+    }
+}
+
+#[test]
+fn an_abort_that_waits_gets_a_number_where_an_older_process_gave_none() {
+    let mut rig = Rig::enabled();
+    rig.create_pair(1, 8);
+    rig.medium(0).capacity = 0;
+    let read = rig.read_sqe(0x99, 1);
+    rig.submit_io(1, 0, read);
+    rig.turns(4);
+    let by = rig.submit(abort(1, 0x99));
+    // The lane never hears of it: the last thing is that the Abort waits.
+    let points = (0..).find(|point| {
+        let mut rig = Rig::enabled();
+        rig.create_pair(1, 8);
+        rig.submit(abort(1, 7));
+        let died = crash::run(*point, || rig.turn()).is_err();
+        died && rig.controller.saved_admin().waiting == 1
+    });
+    let died = crash::run(points.expect("it waits"), || rig.turn());
+    assert_eq!(died.err(), Some(Death));
+    rig.controller.state().set_format_version(7).unwrap();
+    rig.revive();
+    rig.turns(6);
+    let cqe = rig.reap().expect("it is answered");
+    assert_eq!((cqe.cid, code(&cqe), cqe.dw0), (by, OK, 1));
+    assert_eq!(rig.controller.state().format_version(), 8);
+    let io = rig.io_cqe(1, 0).expect("the command ends");
+    assert_eq!((io.cid, code(&io)), (0x99, OK));
 }

@@ -4,7 +4,7 @@ use nvme_spec::{Cqe, Status};
 use port::testing::{Manner, Seen};
 
 use super::rig::{Rig, command, read};
-use crate::lane::{LaneCommand, LaneEvent};
+use crate::lane::{AbortRequest, LaneCommand, LaneEvent};
 use crate::state::ZOMBIE_SLOTS;
 
 const REMOVE: LaneCommand = LaneCommand::RemoveQueue { sqid: 1 };
@@ -127,20 +127,16 @@ fn commands_of_the_subsystem_are_aborted_only_with_everything() {
 #[test]
 fn abort_finds_what_waits_in_the_lane() {
     let mut rig = loaded(2);
+    let mut numbers = 4..;
     let mut abort = |sqid, cid| {
-        rig.lane.command(LaneCommand::Abort { sqid, cid });
+        let number = numbers.next().expect("there are more");
+        let asked = AbortRequest { sqid, cid, number };
+        rig.lane.command(LaneCommand::Abort(asked));
         let events = rig.events();
-        let [
-            LaneEvent::AbortDone {
-                sqid: s,
-                cid: c,
-                aborted,
-            },
-        ] = events[..]
-        else {
+        let [LaneEvent::AbortDone { request, aborted }] = events[..] else {
             panic!("{events:?}")
         };
-        assert_eq!((s, c), (sqid, cid));
+        assert_eq!(request, asked);
         aborted
     };
     assert!(!abort(1, 0), "with the medium");

@@ -8,7 +8,7 @@ use port::{Cause, ChannelId};
 use proptest::prelude::*;
 
 use super::rig::{DATA, MEDIUM, MEDIUM_ID, Rig, command};
-use crate::lane::{Copying, LaneCommand};
+use crate::lane::{AbortRequest, Copying, LaneCommand};
 
 const BLOCKS: u64 = MEDIUM as u64 / 512;
 /// The page that holds the ranges.
@@ -335,7 +335,9 @@ proptest! {
             rig.medium().release(turn % 3);
             rig.turn();
             if let Some((cid, _, _, true)) = submitted.get(turn) {
-                rig.lane.command(LaneCommand::Abort { sqid: 1, cid: *cid });
+                let (sqid, cid, number) = (1, *cid, 4 + turn as u32);
+                let request = AbortRequest { sqid, cid, number };
+                rig.lane.command(LaneCommand::Abort(request));
             }
             done.extend(rig.completions());
             if done.len() == submitted.len() {

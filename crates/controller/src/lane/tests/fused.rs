@@ -7,7 +7,7 @@ use port::testing::{Manner, Seen, namespace};
 use proptest::prelude::*;
 
 use super::rig::{DATA, MEDIUM, MEDIUM_ID, Rig, command};
-use crate::lane::{LaneCommand, LaneEvent};
+use crate::lane::{AbortRequest, LaneCommand, LaneEvent};
 
 const OK: Status = Status::SUCCESSFUL_COMPLETION;
 const MISSING: Status = Status::ABORTED_MISSING_FUSED;
@@ -407,7 +407,9 @@ fn a_full_channel_holds_up_the_pair_and_what_is_behind_it() {
 fn a_pair_that_waits_goes_together() {
     let aborted = Status::COMMAND_ABORT_REQUESTED;
     let mut rig = held_up();
-    rig.lane.command(LaneCommand::Abort { sqid: 1, cid: 1 });
+    let (sqid, cid, number) = (1, 1, 4);
+    let request = AbortRequest { sqid, cid, number };
+    rig.lane.command(LaneCommand::Abort(request));
     assert_eq!(statuses(&rig.completions()), [(1, aborted), (2, FAILED)]);
     let mut rig = held_up();
     rig.lane.command(LaneCommand::RemoveQueue { sqid: 1 });

@@ -10,7 +10,7 @@ use port::time::Time;
 
 use super::rig::{DATA, MEDIUM, MEDIUM_ID, Rig, command, read};
 use crate::gate::{FlowId, Gate, Pass, Work};
-use crate::lane::{LaneCommand, LaneEvent, LaneTurn};
+use crate::lane::{AbortRequest, LaneCommand, LaneEvent, LaneTurn};
 
 const OK: Status = Status::SUCCESSFUL_COMPLETION;
 
@@ -187,14 +187,11 @@ fn what_waits_is_aborted_deleted_and_dropped() {
     }
     rig.turn_through(&mut gate);
     assert_eq!(rig.lane.held(), 5);
-    let abort = |cid| LaneCommand::Abort { sqid: 1, cid };
-    for (cid, aborted) in [(2, true), (2, false), (3, false)] {
-        rig.lane.command(abort(cid));
-        let done = LaneEvent::AbortDone {
-            sqid: 1,
-            cid,
-            aborted,
-        };
+    for (number, cid, aborted) in [(4, 2, true), (8, 2, false), (12, 3, false)] {
+        let sqid = 1;
+        let request = AbortRequest { sqid, cid, number };
+        rig.lane.command(LaneCommand::Abort(request));
+        let done = LaneEvent::AbortDone { request, aborted };
         assert_eq!(rig.events()[..1], [done]);
     }
     let aborted = Status::COMMAND_ABORT_REQUESTED;

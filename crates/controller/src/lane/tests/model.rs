@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::rig::{Rig, read};
 use super::watch::watching;
-use crate::lane::{LaneCommand, LaneEvent};
+use crate::lane::{AbortRequest, LaneCommand, LaneEvent};
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -72,6 +72,7 @@ struct World {
     rig: Rig,
     queues: BTreeMap<u16, Queue>,
     next_cid: u16,
+    aborts: u32,
     synchronous: bool,
 }
 
@@ -86,6 +87,7 @@ impl World {
             rig,
             queues: (1..).zip(sizes.iter().map(queue)).collect(),
             next_cid: 0,
+            aborts: 0,
             synchronous: manner == Manner::Synchronous,
         }
     }
@@ -129,10 +131,12 @@ impl World {
             Step::Abort { sq } => {
                 let queue = self.queues.get(&sq);
                 if let Some((cid, _)) = queue.and_then(|q| q.submitted.front()) {
-                    self.rig.lane.command(LaneCommand::Abort {
+                    self.aborts += 1;
+                    self.rig.lane.command(LaneCommand::Abort(AbortRequest {
                         sqid: sq,
                         cid: *cid,
-                    });
+                        number: 4 * self.aborts,
+                    }));
                 }
             }
             Step::AbandonAll => self.rig.lane.command(LaneCommand::AbandonAll),

@@ -8,7 +8,7 @@ use port::testing::{Manner, Seen, namespace};
 
 use super::copy::{From, complete, copy_command, store_ranges};
 use super::rig::{MEDIUM, MEDIUM_ID, Rig, command, read};
-use crate::lane::{LaneCommand, LaneEvent};
+use crate::lane::{AbortRequest, LaneCommand, LaneEvent};
 
 const BLOCKS: u64 = MEDIUM as u64 / 512;
 
@@ -190,11 +190,14 @@ fn a_command_between_two_steps_goes_with_its_queue() {
 #[test]
 fn abort_reaches_a_command_that_is_with_no_medium() {
     let mut rig = going(6);
-    let abort = |rig: &mut Rig, cid| {
-        rig.lane.command(LaneCommand::Abort { sqid: 1, cid });
+    let mut numbers = 4..;
+    let mut abort = |rig: &mut Rig, cid| {
+        let number = numbers.next().expect("there are more");
+        let sqid = 1;
+        let request = AbortRequest { sqid, cid, number };
+        rig.lane.command(LaneCommand::Abort(request));
         let aborted = LaneEvent::AbortDone {
-            sqid: 1,
-            cid,
+            request,
             aborted: true,
         };
         rig.events() == [aborted]

@@ -32,10 +32,11 @@ use super::error_log::ERROR_ENTRIES;
 use super::events::AERL_Z;
 use super::keep_alive::KAS;
 use super::sanitize::SANICAP;
-use super::{ABORT_LIMIT, access, firmware};
+use super::{access, firmware};
 use crate::arbitration::RECOMMENDED_BURST;
 use crate::config::{CAPSULE_UNIT, ControllerConfig, Fabrics, Interface};
 use crate::controller::Controller;
+use crate::state::ABORT_LIMIT;
 
 /// RTD3E: a shutdown is bounded by the drain, 4 s, and the flush, 30 s, and some time between them;
 /// in microseconds.
