@@ -15,6 +15,7 @@ use port::{BlockRanges, ByteRange, ChannelId};
 use super::access::{Access, AnaStates, ana_refusal};
 use super::allocated::{Allocated, Busy, GRANULE, Pool};
 use super::answers::Answers;
+use super::notices::KeptNotice;
 use super::record::{ControllerRecord, CurrentReservation, Record};
 use super::reservation::{Host, Reservation};
 use super::sanitize::{Sanitize, SanitizeChange};
@@ -489,18 +490,32 @@ impl Directory {
         }
     }
 
-    fn reservations(&self, answers: &Answers) -> Vec<CurrentReservation> {
+    fn reservations(&self, answers: &Answers, notices: &[KeptNotice]) -> Vec<CurrentReservation> {
+        let about = |nsid| {
+            let its = notices.iter().filter(|it| it.nsid == nsid);
+            its.copied().collect::<Vec<_>>()
+        };
         let current = |it: &Allocated| CurrentReservation {
             nsid: it.nsid(),
             reservation: it.reservation.for_another_process(),
             answers: answers.of(Some(it.nsid())),
+            notices: about(it.nsid()),
         };
         let all = self.namespaces.iter().map(current);
-        all.filter(|it| it.reservation != Reservation::default() || !it.answers.is_empty())
-            .collect()
+        let is_plain = |it: &CurrentReservation| {
+            it.reservation == Reservation::default()
+                && it.answers.is_empty()
+                && it.notices.is_empty()
+        };
+        all.filter(|it| !is_plain(it)).collect()
     }
 
-    pub(super) fn record(&self, controllers: Vec<ControllerRecord>, answers: &Answers) -> Record {
+    pub(super) fn record(
+        &self,
+        controllers: Vec<ControllerRecord>,
+        answers: &Answers,
+        notices: &[KeptNotice],
+    ) -> Record {
         Record {
             namespaces: self
                 .namespaces
@@ -512,7 +527,7 @@ impl Directory {
             sanitize: self.sanitize.record().for_another_process(),
             controllers,
             answers: answers.of(None),
-            reservations: self.reservations(answers),
+            reservations: self.reservations(answers, notices),
         }
     }
 }

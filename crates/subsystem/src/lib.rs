@@ -34,6 +34,7 @@ mod directory;
 mod erase;
 mod health;
 pub mod identity;
+mod notices;
 mod operation;
 mod record;
 mod request;
@@ -49,6 +50,7 @@ pub use self::config::{ConfigError, DEFAULT_NAMESPACE_LIMIT, MAX_NAMESPACES, num
 pub use self::directory::{Change, Directory};
 pub use self::erase::{Erase, Round};
 pub use self::health::HealthRecord;
+pub use self::notices::{KeptNotice, Notice};
 pub use self::operation::{Answer, NSID_NONE, Operation, Requester, Step};
 pub use self::record::{
     ControllerRecord, CurrentReservation, NamespaceRecord, Record, RestoreError, SavedFeatures,
@@ -59,7 +61,7 @@ pub use self::sanitize::{Sanitize, SanitizeChange, SanitizeNews, SanitizeOutcome
 pub use self::set::{
     ControllerId, ControllerSet, DYNAMIC_IDS, MAX_CONTROLLERS, MAX_DYNAMIC_CONTROLLERS,
 };
-pub use self::subsystem::{DATA_LEN, Forward, Notice, Subsystem, SubsystemConfig};
+pub use self::subsystem::{DATA_LEN, Forward, Subsystem, SubsystemConfig};
 
 /// How long a stage of a reset, shutdown or deletion waits for commands in flight before it gives
 /// them up, in nanoseconds.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::access::DEFAULT_ANA_GROUP;
 use super::allocated::{Allocated, Busy, Pool};
 use super::answers::KeptAnswer;
+use super::notices::KeptNotice;
 use super::reservation::Reservation;
 use super::sanitize::SanitizeRecord;
 use super::set::ControllerId;
@@ -54,6 +55,9 @@ pub struct CurrentReservation {
     /// Answers of commands in flight whose effect is in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<KeptAnswer>,
+    /// Notifications of changes of it that controllers may not have taken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<KeptNotice>,
 }
 
 /// A namespace.

@@ -62,7 +62,10 @@ impl Controller {
     fn follow(&mut self, subsystem: &mut Subsystem) -> bool {
         if self.life.followed != self.life.number {
             self.life.followed = self.life.number;
-            subsystem.controller_was_reset(self.id);
+            if let Some(last) = subsystem.controller_was_reset(self.id) {
+                self.admin.notifications.skip(last);
+                self.save();
+            }
             self.logs.ana = AnaLog::default();
             self.follow_access(subsystem);
             self.host.stays();

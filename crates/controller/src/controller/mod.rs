@@ -126,6 +126,7 @@ impl Controller {
         let saved = saved::create(&config, subsystem.namespace_limit())?;
         let mut controller = Self::with_state(config, doorbells, subsystem, saved)?;
         subsystem.forget_answers(controller.id);
+        subsystem.forget_notices(controller.id);
         controller.follow_access(subsystem);
         controller.save();
         Ok(controller)

@@ -24,6 +24,7 @@ use subsystem::Subsystem;
 use super::Controller;
 use super::admin::events::{Event, Events};
 use super::admin::features::Values;
+use super::admin::reservations::Notifications;
 use super::admin::{AdminLeft, AdminQueue, Waiting};
 use super::failure::{Failure, RestoreError};
 use super::lifecycle::{Phase, Shutdown};
@@ -97,6 +98,18 @@ impl Controller {
         self.holds.restored();
         self.admin.is_restored = true;
         self.take_over(found);
+        match &found.notifications {
+            Some(words) => {
+                let taken = Notifications::found(words);
+                let taken = taken.ok_or(RestoreError::Damaged("too many notifications wait"))?;
+                subsystem.continue_notices(self.id, taken.last());
+                self.admin.notifications = taken;
+            }
+            // There is no room to save which it has taken.
+            None => {
+                subsystem.forget_notices(self.id);
+            }
+        }
         let identifier = self.features.current.host_identifier();
         subsystem.continue_host(self.id, identifier);
         self.continue_reset();

@@ -27,6 +27,7 @@ use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout};
 use super::Controller;
 use super::admin::events::{REQUESTS, TYPES};
 use super::admin::features::{FeatureValues, Values};
+use super::admin::reservations::NOTIFICATION_WORDS;
 use super::admin::{AdminQueue, Named, Waiting};
 use super::bus::Withheld;
 use super::failure::RestoreError;
@@ -55,7 +56,8 @@ const MSIX: usize = 4 * (MAX_IO_QUEUES as usize + 1);
 /// The controller: registers, features, queues. Its slots are, for each copy, Error Recovery of
 /// each namespace id, from 1, and then Reservation Notification Mask of each; after those of both
 /// copies, the registration of doorbell buffers of each, for which files that were made before
-/// version 6 have no room; and then the MSI-X table of each, since version 7.
+/// version 6 have no room; the MSI-X table of each, since version 7; and then the reservation
+/// notifications of each, since version 8.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct ControllerState {
@@ -279,6 +281,8 @@ pub(super) struct Found {
     pub(super) registration: (u32, [Option<u32>; DOORBELLS]),
     /// The MSI-X table, of a process that has saved it.
     pub(super) msix: Option<Vec<u8>>,
+    /// The reservation notifications, of a file with room for them.
+    pub(super) notifications: Option<Vec<u32>>,
     pub(super) admin: AdminState,
     pub(super) waiting: Vec<WaitingState>,
 }
@@ -298,8 +302,9 @@ impl Saved {
         }
         let namespaces = namespace_limit as usize;
         let slots = controller_slots(namespaces);
-        // A process of version 6, or of version 5 or before, has made the file.
-        let older = [slots - 2 * MSIX, 2 * 2 * namespaces];
+        // A process of version 7, of version 6, or of version 5 or before, has made the file.
+        let seventh = slots - 2 * NOTIFICATION_WORDS;
+        let older = [seventh, seventh - 2 * MSIX, 2 * 2 * namespaces];
         let mut controller = file.adopt(CONTROLLER_AREA, slots);
         for slots in older {
             if matches!(controller, Err(StateError::TooLarge { .. })) {
@@ -321,6 +326,7 @@ impl Saved {
         // An older process does not write there.
         let msix = slots.msix.filter(|_| found >= NAMED_SINCE);
         let msix = msix.map(|words| words.as_bytes().to_vec());
+        let notifications = slots.notifications.map(|words| words.to_vec());
         let (admin, waiting) = saved.admin.parts();
         let admin = admin[current];
         let waiting = half(waiting, current).get(..admin.waiting as usize);
@@ -341,6 +347,7 @@ impl Saved {
             reservation_masks,
             registration,
             msix,
+            notifications,
             admin,
             waiting,
         };
@@ -374,7 +381,7 @@ impl Saved {
 
 /// Slots of area 0, of a controller with so many namespace ids.
 fn controller_slots(namespaces: usize) -> usize {
-    2 * (2 * namespaces + REGISTRATION + MSIX)
+    2 * (2 * namespaces + REGISTRATION + MSIX + NOTIFICATION_WORDS)
 }
 
 /// The slots of area 0 that belong to a copy.
@@ -385,18 +392,22 @@ struct ControllerSlots<'a> {
     registration: Option<&'a mut [u32]>,
     /// None in a file that was made before version 7.
     msix: Option<&'a mut [u32]>,
+    /// None in a file that was made before version 8.
+    notifications: Option<&'a mut [u32]>,
 }
 
 impl<'a> ControllerSlots<'a> {
     fn of(slots: &'a mut [u32], copy: usize, namespaces: usize) -> Self {
         let (features, rest) = slots.split_at_mut(2 * 2 * namespaces);
-        let (registrations, tables) = rest.split_at_mut(rest.len().min(2 * REGISTRATION));
+        let (registrations, rest) = rest.split_at_mut(rest.len().min(2 * REGISTRATION));
+        let (tables, notifications) = rest.split_at_mut(rest.len().min(2 * MSIX));
         let (recovery, masks) = half(features, copy).split_at_mut(namespaces);
         ControllerSlots {
             recovery,
             masks,
             registration: (!registrations.is_empty()).then(|| half(registrations, copy)),
             msix: (!tables.is_empty()).then(|| half(tables, copy)),
+            notifications: (!notifications.is_empty()).then(|| half(notifications, copy)),
         }
     }
 }
@@ -478,6 +489,9 @@ impl Controller {
         if let Some(to) = slots.msix {
             let table = self.function.msix.table();
             to.as_mut_bytes()[..table.len()].copy_from_slice(table);
+        }
+        if let Some(to) = slots.notifications {
+            self.admin.notifications.save(to);
         }
         ordered();
 

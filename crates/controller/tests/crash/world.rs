@@ -144,15 +144,18 @@ fn first_namespace() -> Namespace {
 fn subsystem_after(record: &Record, deaths: u32) -> (Subsystem, ControllerId) {
     let mut allocated = Allocated::everywhere(first_namespace());
     let mut answers = record.answers.clone();
+    let mut notices = Vec::new();
     for kept in record.reservations.clone() {
         allocated.reservation = kept.reservation;
         answers.extend(kept.answers);
+        notices.extend(kept.notices);
     }
     let config = SubsystemConfig {
         namespaces: vec![allocated],
         controllers: record.controllers.clone(),
         keeping: true,
         answers,
+        notices,
         process: u64::from(deaths),
         ..SubsystemConfig::with_namespaces(32, [])
     };

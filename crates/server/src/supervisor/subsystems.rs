@@ -461,8 +461,10 @@ impl State {
             let its = kept.iter().find(|it| it.nsid == namespace.nsid());
             namespace.reservation = its.map(|it| it.reservation.clone()).unwrap_or_default();
         }
-        let answers = kept.into_iter().flat_map(|it| it.answers);
-        config.answers.extend(answers);
+        for it in kept {
+            config.answers.extend(it.answers);
+            config.notices.extend(it.notices);
+        }
         Ok(())
     }
 

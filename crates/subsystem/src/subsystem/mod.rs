@@ -2,6 +2,7 @@
 //! the operations in flight.
 
 mod dynamic;
+mod kept;
 mod moving;
 mod operator;
 mod plan;
@@ -23,13 +24,14 @@ use port::time::Time;
 use port::{Channel, Channels, Outcome};
 
 use self::reserve::keys;
-pub use self::reserve::{DATA_LEN, Forward, Notice};
+pub use self::reserve::{DATA_LEN, Forward};
 use self::schedule::Operations;
 use crate::access::AnaStates;
 use crate::allocated::{Allocated, Pool};
 use crate::answers::{Answers, KeptAnswer, UNNAMED};
 use crate::config::{ConfigError, MAX_NAMESPACES, number};
 use crate::directory::{Change, Directory};
+use crate::notices::{KeptNotice, Notices, Numbers};
 use crate::operation::{Answer, Operation, Requester, Step};
 use crate::record::{ControllerRecord, Record};
 use crate::request::Plan;
@@ -69,6 +71,8 @@ pub struct SubsystemConfig {
     pub identity_seed: [u8; 16],
     /// Answers of commands whose effect the record of the process before has.
     pub answers: Vec<KeptAnswer>,
+    /// Notifications that its controllers may not have taken.
+    pub notices: Vec<KeptNotice>,
     /// A number that no other process has that serves the subsystem: names of commands begin with
     /// it.
     pub process: u64,
@@ -93,6 +97,7 @@ impl SubsystemConfig {
             keeping: false,
             identity_seed: [0; 16],
             answers: Vec::new(),
+            notices: Vec::new(),
             process: 1,
         }
     }
@@ -122,7 +127,7 @@ struct Member {
     /// The NQN of its host, of a dynamic controller that a host has connected to.
     hostnqn: Option<Arc<str>>,
     /// Pending reservation notifications.
-    notices: Vec<Notice>,
+    notices: Notices,
     sanitize_news: Option<SanitizeNews>,
     record: ControllerRecord,
 }
@@ -143,6 +148,8 @@ pub struct Subsystem {
     operations: Operations,
     /// Answers that records have.
     answers: Answers,
+    /// Those of the next notifications.
+    numbers: Numbers,
     process: u64,
     /// Answers to the operator: token and result.
     operator_answers: VecDeque<(u64, Result<u32, Status>)>,
@@ -174,6 +181,7 @@ impl Subsystem {
             keeping,
             identity_seed,
             answers,
+            notices,
             process,
         } = config;
         number("namespace_limit", namespace_limit, 1, MAX_NAMESPACES)?;
@@ -192,6 +200,7 @@ impl Subsystem {
             next_dynamic: dynamic::first_id(process),
             operations: Operations::default(),
             answers: Answers::found(answers),
+            numbers: Numbers::of(process),
             process,
             operator_answers: VecDeque::new(),
             keeping,
@@ -201,6 +210,7 @@ impl Subsystem {
             failed_version: 0,
             now: Time(0),
         };
+        subsystem.find_notices(notices);
         subsystem.resume_sanitize();
         Ok(subsystem)
     }
@@ -402,30 +412,6 @@ impl Subsystem {
         self.process
     }
 
-    /// A command with this name has completed.
-    pub fn completed(&mut self, controller: ControllerId, name: u64) {
-        if name != UNNAMED {
-            self.answers.remove(controller, name);
-        }
-    }
-
-    /// No command of this controller is in flight.
-    pub fn forget_answers(&mut self, controller: ControllerId) {
-        self.answers.forget(controller);
-    }
-
-    /// Every command of this controller that is executed again has begun.
-    pub fn forget_unclaimed_answers(&mut self, controller: ControllerId) {
-        self.answers.forget_unclaimed(controller);
-    }
-
-    /// Whether the effect of a command with this name is there. It is executed again then by an
-    /// operation without steps.
-    #[must_use]
-    pub fn has_answer(&self, controller: ControllerId, name: u64) -> bool {
-        name != UNNAMED && self.answers.has(controller, name)
-    }
-
     /// Begins an operation. It is answered in a later turn. If a process before has done it, it
     /// changes nothing.
     pub fn begin(&mut self, mut operation: Operation) {
@@ -596,7 +582,8 @@ impl Subsystem {
     #[must_use]
     pub fn record(&self) -> Record {
         let controllers = self.configured().map(|m| m.record.clone()).collect();
-        self.directory.record(controllers, &self.answers)
+        let notices = self.kept_notices();
+        self.directory.record(controllers, &self.answers, &notices)
     }
 
     /// Whether [`Subsystem::take_record`] would return one.
@@ -652,10 +639,11 @@ impl Subsystem {
     #[inline]
     #[must_use]
     pub fn has_work(&self) -> bool {
+        let version = self.kept_version.max(self.failed_version);
         let behind = |m: &Member| {
             let told = m.answers.is_empty()
                 && m.changed.is_empty()
-                && m.notices.is_empty()
+                && !m.notices.are_kept(version)
                 && m.sanitize_news.is_none();
             m.present && (m.seen != self.generation || !told)
         };
@@ -683,7 +671,7 @@ impl Member {
             outstanding: 0,
             host: Host::Anonymous(record.id),
             hostnqn: None,
-            notices: Vec::new(),
+            notices: Notices::default(),
             sanitize_news: None,
             record,
         }

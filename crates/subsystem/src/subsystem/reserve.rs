@@ -6,9 +6,7 @@
 //! each command (Preempt and Abort is Preempt).
 
 use nvme_spec::opcode::NvmOpcode;
-use nvme_spec::reservation::{
-    ReservationNotificationType, ReservationReportCdw10, ReservationReportCdw11,
-};
+use nvme_spec::reservation::{ReservationReportCdw10, ReservationReportCdw11};
 use nvme_spec::{Sqe, Status};
 use port::ticket::Ticket;
 
@@ -17,10 +15,6 @@ use crate::directory::Change;
 use crate::operation::{Operation, Requester, Step};
 use crate::reservation::{Host, Registered, Reservation, ReservationCommand, report};
 use crate::set::ControllerId;
-
-/// Notifications that wait for a controller; more are lost, and their count shows that (Base 2.1,
-/// 5.1.12.1.32).
-const MAX_NOTICES: usize = 255;
 
 /// Most bytes of data that a forwarded command comes with: two keys (Base 2.1, 7.5 and 7.6).
 pub const DATA_LEN: usize = 16;
@@ -36,15 +30,6 @@ pub struct Forward {
     pub data: [u8; DATA_LEN],
     /// Its name, if a second execution would have another result; or [`crate::UNNAMED`].
     pub name: u64,
-}
-
-/// A reservation notification of a controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Notice {
-    /// The namespace.
-    pub nsid: u32,
-    /// What happened to its reservation.
-    pub what: ReservationNotificationType,
 }
 
 /// The host behind a controller with this identifier, of 64 or 128 bits; `None` for another size.
@@ -126,17 +111,12 @@ impl Subsystem {
         let reservation = Box::new(namespace.reservation);
         self.apply(Change::Reserve { nsid, reservation }, None)?;
         for (host, what) in notices {
-            let told = |m: &&mut super::Member| {
+            self.notify(nsid, what, |m| {
                 m.present
                     && m.host == host
                     && namespace.attached.contains(m.entrance())
                     && m.sees(namespace.hosts.as_deref())
-            };
-            for member in self.members.iter_mut().filter(told) {
-                if member.notices.len() < MAX_NOTICES {
-                    member.notices.push(Notice { nsid, what });
-                }
-            }
+            });
         }
         Ok(())
     }
@@ -179,15 +159,14 @@ impl Subsystem {
     }
 
     /// A Controller Level Reset: its host has no identifier any more, and a host without one is
-    /// another one from now on (Base 2.1, 5.1.25.1.28).
-    pub fn controller_was_reset(&mut self, id: ControllerId) {
+    /// another one from now on (Base 2.1, 5.1.25.1.28). The number of the last notification that
+    /// waited for it.
+    pub fn controller_was_reset(&mut self, id: ControllerId) -> Option<u64> {
         self.answers.forget(id);
         let anonymous = Host::Anonymous(id);
         self.forget_host(anonymous);
         self.change_host(id, anonymous);
-        if let Some(member) = self.member_mut(id) {
-            member.notices.clear();
-        }
+        self.forget_notices(id)
     }
 
     /// A host is registered nowhere any more.
@@ -213,15 +192,6 @@ impl Subsystem {
         member.host = host;
         // What it may do is another host's right from now on.
         self.generation += 1;
-    }
-
-    /// Notifications for a controller since the last call.
-    #[inline]
-    pub fn take_notices(&mut self, id: ControllerId) -> Vec<Notice> {
-        let member = self.member_mut(id);
-        member
-            .map(|m| std::mem::take(&mut m.notices))
-            .unwrap_or_default()
     }
 
     /// Why the host behind a controller may not change a namespace with an admin command; `None`

@@ -49,7 +49,80 @@ const MSIX: Test = unit(
     "controller::tests::restart::the_msix_table_is_as_the_host_has_left_it",
 );
 
+const ABORTS: Test = unit(
+    "controller",
+    "controller::tests::aborts::an_abort_and_its_command_agree_wherever_the_process_dies",
+);
+const NOTIFIED: Test = unit(
+    "controller",
+    "controller::tests::notified::a_notification_comes_once_wherever_the_process_dies",
+);
+
 pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "aborts-unanswered",
+        guard: "an Abort whose command the process before has aborted says so",
+        file: "crates/controller/src/lane/control.rs",
+        from: "        if self.slots.queue().aborts.has(number) {",
+        to: "        if false {",
+        test: ABORTS,
+    },
+    Mutation {
+        name: "aborts-unsaved",
+        guard: "an Abort is saved with its number before a lane acts",
+        file: "crates/controller/src/controller/admin/mod.rs",
+        from: "        // Before the lane acts: after a death it answers by the number.\n        self.save();\n",
+        to: "",
+        test: ABORTS,
+    },
+    Mutation {
+        name: "aborts-executed-again",
+        guard: "a command that was aborted is not executed again",
+        file: "crates/controller/src/lane/restore.rs",
+        from: "                Way::Again if slot.error == Status::COMMAND_ABORT_REQUESTED => Way::End(slot.error),\n",
+        to: "",
+        test: ABORTS,
+    },
+    Mutation {
+        name: "aborts-unfinished",
+        guard: "an abort that has begun goes on after a death",
+        file: "crates/controller/src/lane/restore.rs",
+        from: "        queue.aborts.finish(slot);\n",
+        to: "        let _ = slot;\n",
+        test: ABORTS,
+    },
+    Mutation {
+        name: "notifications-unkept",
+        guard: "a record has the notifications of its changes",
+        file: "crates/subsystem/src/directory.rs",
+        from: "            notices: about(it.nsid()),\n",
+        to: "            notices: about(0),\n",
+        test: NOTIFIED,
+    },
+    Mutation {
+        name: "notifications-repeated",
+        guard: "a notification that a controller has saved does not come again",
+        file: "crates/subsystem/src/subsystem/kept.rs",
+        from: "            member.notices.forget_through(last);\n",
+        to: "            let _ = (last, member);\n",
+        test: NOTIFIED,
+    },
+    Mutation {
+        name: "notifications-lost",
+        guard: "notifications that the host has not read outlive the process",
+        file: "crates/controller/src/controller/saved.rs",
+        from: "            self.admin.notifications.save(to);\n",
+        to: "            let _ = to;\n",
+        test: NOTIFIED,
+    },
+    Mutation {
+        name: "notifications-early",
+        guard: "a controller gets a notification when its record is kept",
+        file: "crates/subsystem/src/subsystem/kept.rs",
+        from: "        let version = self.kept_version.max(self.failed_version);\n",
+        to: "        let version = self.version;\n",
+        test: NOTIFIED,
+    },
     Mutation {
         name: "answers-unrecorded",
         guard: "a record has the answer of a command with its effect",

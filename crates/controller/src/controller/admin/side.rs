@@ -64,7 +64,9 @@ impl AdminSide {
 
     /// A reset: everything ends, without an answer.
     pub(crate) fn forget(&mut self) {
+        self.notifications.forget();
         *self = AdminSide {
+            notifications: std::mem::take(&mut self.notifications),
             aborts: self.aborts,
             keep_alive_from: self.keep_alive_from,
             ..AdminSide::new(self.next_name)

@@ -47,7 +47,11 @@ impl Keeper {
             }
         };
         let namespaces = record.namespaces.into_iter().map(restored).collect();
-        answers.extend(record.reservations.into_iter().flat_map(|it| it.answers));
+        let mut notices = Vec::new();
+        for it in record.reservations {
+            answers.extend(it.answers);
+            notices.extend(it.notices);
+        }
         SubsystemConfig {
             namespaces,
             pools: self.pools.clone(),
@@ -57,6 +61,7 @@ impl Keeper {
             sanitize: record.sanitize,
             keeping: true,
             answers,
+            notices,
             process: self.processes << 40,
             ..SubsystemConfig::with_namespaces(32, [])
         }

@@ -29,6 +29,7 @@ mod maps;
 mod migrate;
 mod namespaces;
 mod namespaces_model;
+mod notified;
 mod queues;
 mod read_only;
 mod registers;

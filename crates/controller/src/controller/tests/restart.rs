@@ -507,7 +507,7 @@ fn what_another_version_or_controller_has_saved_is_refused() {
         std::mem::take(lanes).end();
         restored.map(drop).map_err(|error| error.to_string())
     };
-    let older = "the saved state has format version 3, and this program reads 4 to 7";
+    let older = "the saved state has format version 3, and this program reads 4 to 8";
     assert_eq!(restore(&mut rig, config(), 3), Err(older.to_owned()));
     let mut fewer = config();
     fewer.queues = 2;

@@ -607,12 +607,11 @@ fn a_host_is_notified_on_each_of_its_paths() {
         subsystem.begin(admin(by, 1, vec![step, Step::Drain]));
     }
     settle(&mut subsystem, &mut channels);
-    let notice = Notice {
-        nsid: 1,
-        what: ReservationNotificationType::REGISTRATION_PREEMPTED,
-    };
+    let preempted = ReservationNotificationType::REGISTRATION_PREEMPTED;
     for id in [a, other] {
-        assert_eq!(subsystem.take_notices(id), [notice], "{id:?}");
+        let notices = subsystem.take_notices(id);
+        let what: Vec<_> = notices.iter().map(|it| (it.nsid, it.what)).collect();
+        assert_eq!(what, [(1, preempted)], "{id:?}");
     }
     for id in [b, entrance] {
         assert_eq!(subsystem.take_notices(id), [], "{id:?}");
