@@ -112,9 +112,12 @@ impl Controller {
         }
         let identifier = self.features.current.host_identifier();
         subsystem.continue_host(self.id, identifier);
+        let was_ready = self.life.phase == Phase::Ready;
         self.continue_reset();
         if self.life.phase == Phase::Ready {
             self.go_on(found, crashed, subsystem, lanes)?;
+        } else if was_ready {
+            self.finish_writes(found, crashed, subsystem, lanes);
         }
         Ok(())
     }
@@ -226,6 +229,26 @@ impl Controller {
             self.wait_again(waiting, lanes)?;
         }
         Ok(())
+    }
+
+    /// The queues of a controller that is being reset: what they were writing may be half there,
+    /// until it is executed again. Where they cannot be reached, the reset goes on without them.
+    fn finish_writes(
+        &mut self,
+        found: &Found,
+        crashed: bool,
+        subsystem: &mut Subsystem,
+        lanes: &mut impl LaneTable,
+    ) {
+        // A reset may have cleared what the host had selected.
+        self.attached.follow(self.id, true, subsystem);
+        let sqs = submission_queues(&found.state);
+        if let Err(error) = self.restore_queues(found.state.cqs, &sqs, crashed, lanes) {
+            tracing::debug!(controller = self.config.name, %error, "reset without its queues");
+            let lanes_of: Vec<_> = self.queues.lanes().collect();
+            lanes_of.into_iter().for_each(|key| lanes.remove(key));
+            self.forget_all_queues();
+        }
     }
 
     /// The admin queue, and the requests that it holds.

@@ -10,6 +10,7 @@ use super::fetch::BATCH;
 use super::member::Member;
 use super::message::{AbortRequest, Demand, LaneCommand, LaneEvent, QueueName, Quota, SqSpec};
 use super::queues::Queues;
+use super::restore::{is_write, leaves_half};
 use super::service::Awaits;
 use super::watch::Watch;
 use crate::flight::Watching;
@@ -202,7 +203,9 @@ impl Queues {
         if member.outstanding == 0 {
             return self.remove(position);
         }
-        self.drop_replays(Status::ABORTED_SQ_DELETION, |slot| slot.sqid() == sqid);
+        self.drop_replays(Status::ABORTED_SQ_DELETION, |slot| {
+            slot.sqid() == sqid && !leaves_half(slot)
+        });
         self.drop_steps(Status::ABORTED_SQ_DELETION, |slot| slot.sqid() == sqid);
         self.drop_held(Status::ABORTED_SQ_DELETION, |slot| slot.sqid() == sqid);
         if let Some(slot) = waiting {
@@ -251,10 +254,14 @@ impl Queues {
     fn stop(&mut self) {
         if self.service.stop() {
             self.drop_what_waits();
+            self.drop_replays(Status::COMMAND_ABORT_REQUESTED, |slot| !is_write(slot));
+            // Copies would wait for other lanes.
+            self.drop_late();
         }
     }
 
-    /// Completes everything that waits here for a medium, a step or a turn as aborted.
+    /// Completes everything that waits here for a medium, a step or a turn as aborted, except for
+    /// commands of a process that died.
     fn drop_what_waits(&mut self) {
         for position in 0..self.sqs.len() {
             let waiting = self.member(position).and_then(|m| m.waiting.take());
@@ -262,7 +269,6 @@ impl Queues {
                 self.drop_waiting(index, Status::COMMAND_ABORT_REQUESTED);
             }
         }
-        self.drop_replays(Status::COMMAND_ABORT_REQUESTED, |_| true);
         self.drop_steps(Status::COMMAND_ABORT_REQUESTED, |_| true);
         self.drop_held(Status::COMMAND_ABORT_REQUESTED, |_| true);
     }
@@ -272,6 +278,13 @@ impl Queues {
         if self.service.is_leaving() {
             self.drop_what_waits();
         }
+        let all = self.service.is_leaving() || !self.service.is_serving();
+        let members = self.sqs.iter().map(Option::as_ref);
+        let removing = members.map(|it| it.is_some_and(|member| member.removing));
+        let removing: Vec<bool> = removing.collect();
+        self.drop_replays(Status::COMMAND_ABORT_REQUESTED, |slot| {
+            all || removing[usize::from(slot.sqid()) - 1]
+        });
         self.abandon(|_| true);
     }
 
@@ -303,7 +316,7 @@ impl Queues {
     fn comes_to_rest(&self) -> bool {
         match self.service.awaits() {
             None => false,
-            Some(Awaits::Media) => self.in_flight == 0,
+            Some(Awaits::Media) => self.in_flight == 0 && self.replays.left.is_empty(),
             Some(Awaits::Commands) => self.outstanding() == 0,
             Some(Awaits::Replays) => self.outstanding() == self.replays.late.len(),
             Some(Awaits::Idle) => self.slots.free() as usize == self.slots.len(),

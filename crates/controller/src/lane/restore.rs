@@ -166,6 +166,17 @@ const WRITES: [NvmOpcode; 3] = [
     NvmOpcode::DATASET_MANAGEMENT,
 ];
 
+/// Whether a command writes. A process that died while it copied into memory has left half of a
+/// block, which only a second execution makes whole.
+pub(super) fn is_write(slot: &SlotState) -> bool {
+    WRITES.contains(&NvmOpcode(slot.opcode()))
+}
+
+/// The same, or it copies.
+pub(super) fn leaves_half(slot: &SlotState) -> bool {
+    is_write(slot) || NvmOpcode(slot.opcode()) == NvmOpcode::COPY
+}
+
 /// Those for the subsystem that have the same effect and result a second time.
 const FORWARDED: [NvmOpcode; 2] = [
     NvmOpcode::RESERVATION_REPORT,
@@ -419,7 +430,9 @@ impl Queues {
             let age = member.sq.fetched().wrapping_sub(number);
             let way = match found_as {
                 Way::Again if slot.error == Status::COMMAND_ABORT_REQUESTED => Way::End(slot.error),
-                Way::Again if member.removing => Way::End(Status::ABORTED_SQ_DELETION),
+                Way::Again if member.removing && !leaves_half(slot) => {
+                    Way::End(Status::ABORTED_SQ_DELETION)
+                }
                 Way::Again => match verdict(slot, trying == Some(index), suspects) {
                     Some(status) => {
                         accused.push((slot.sqe(), status));
@@ -476,11 +489,13 @@ impl Queues {
             self.replays.left.pop_front();
             self.post_again(slot);
         }
-        self.look_at_cq();
+        if self.service.is_serving() {
+            self.look_at_cq();
+        }
         let mut left = BATCH;
         while left > 0
             && issuer.copied < COPIED_PER_TURN
-            && self.service.is_serving()
+            && self.service.replays()
             && let Some(Replay { slot, way }) = self.replays.left.pop_front()
         {
             left -= 1;
@@ -600,6 +615,13 @@ impl Queues {
         self.replays.left = kept;
         if self.replays.left.is_empty() {
             self.service.set_replaying(false);
+        }
+    }
+
+    /// Drops the commands that read or copy: the lane stops.
+    pub(super) fn drop_late(&mut self) {
+        for one in std::mem::take(&mut self.replays.late) {
+            self.finish(one.slot, Status::COMMAND_ABORT_REQUESTED);
         }
     }
 

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - A lane that has stopped, or has lost a ring, never serves again: it fetches nothing and posts
 //!   nothing.
-//! - A turn of a lane that is still touches no memory of the host.
+//! - A turn of a lane that is still touches no memory of the host, except for the data of writes
+//!   that are executed again.
 //! - A stop ends a leave of the bus.
 //! - A lane that has commands to execute again, after a restart, does nothing else.
 
@@ -59,7 +60,7 @@ enum Restored {
 /// Condition for the end of a stop or of a leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaits {
-    /// No command in a medium.
+    /// No command in a medium, and no write to execute again.
     Media,
     /// No command that was fetched.
     Commands,
@@ -99,7 +100,7 @@ impl Service {
 
     /// Whether a turn executes commands of a process that died, and nothing else.
     pub(super) fn replays(&self) -> bool {
-        self.replaying && self.serving
+        self.replaying && (self.serving || self.stop == Stop::Asked)
     }
 
     /// There are commands of a process that died, or there are none any more.

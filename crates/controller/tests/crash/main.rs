@@ -208,11 +208,15 @@ fn play(manner: Manner, with_shadow: bool, points: &[u64]) -> Option<u64> {
         }
     }
     let (_, passed) = crash::run(u64::MAX, || world.play(&script)).expect("it dies no more");
-    all_have_ended(&world, &script);
+    all_have_ended(&mut world, &script);
     Some(passed)
 }
 
-fn all_have_ended(world: &World, script: &[Act]) {
+fn all_have_ended(world: &mut World, script: &[Act]) {
+    // Its queue was deleted.
+    let found = world.bytes_at(1400, BLOCK);
+    let whole = [vec![0; BLOCK], bytes(90, 1)];
+    assert!(whole.contains(&found), "half of a block");
     let commands = script.iter().map(|act| match act {
         Act::Run(commands) => commands.len(),
         _ => 0,
@@ -270,7 +274,7 @@ fn a_process_continues_what_the_version_before_it_left() {
     world.revive();
     assert_eq!(world.file_bytes(VERSION_4.len())[marks + 1] & 0x80, 0);
     crash::run(u64::MAX, || world.play(&script)).expect("it dies no more");
-    all_have_ended(&world, &script);
+    all_have_ended(&mut world, &script);
 }
 
 /// Commands that are outstanding together, with one among them that ends the process; how each of
@@ -328,6 +332,34 @@ fn a_process_that_others_end_accuses_no_command() {
     let poison = Poison::AtOnce(POISONED);
     let (its, _, deaths) = with_poison(poison, Manner::Asynchronous, false);
     assert_eq!((its, deaths), (None, 6));
+}
+
+#[test]
+fn a_write_that_a_reset_has_ended_leaves_no_half_of_a_block() {
+    for manner in [Manner::Synchronous, Manner::Asynchronous] {
+        for point in 0.. {
+            let mut world = World::new(manner, false);
+            world.host.write(world.host.page(DATA + 2), &bytes(2, 1));
+            let write = command(WRITE, 2, 16, 1);
+            let mut died = crash::run(point, || world.stop_under(1, write)).is_err();
+            if !died {
+                assert!(point > 8, "{point} points");
+                break;
+            }
+            // A second death, wherever that is.
+            for second in [3, 6, u64::MAX] {
+                world.revive();
+                died = crash::run(second, || world.stop_under(1, write)).is_err();
+                if !died {
+                    break;
+                }
+            }
+            assert!(!died, "it has stopped");
+            let found = world.bytes_at(16, BLOCK);
+            let whole = [vec![0; BLOCK], bytes(2, 1)];
+            assert!(whole.contains(&found), "half of a block, after {point}");
+        }
+    }
 }
 
 #[test]

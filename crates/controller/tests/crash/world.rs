@@ -77,6 +77,16 @@ impl Channel for Mortal {
             Some(Poison::Later(at)) if begins(at) => self.poisoned = true,
             _ => {}
         }
+        if let Request::Write { offset, .. } = request
+            && self.medium.capacity > 0
+        {
+            // It dies in the middle of a block.
+            let half = BLOCK / 2;
+            let mut bytes = [0; BLOCK / 2];
+            segments[0].read_into(0, &mut bytes);
+            self.medium.bytes[*offset as usize..][..half].copy_from_slice(&bytes);
+            crash::point();
+        }
         let added = self.medium.add(ticket, request, segments, view);
         crash::point();
         added
@@ -496,7 +506,10 @@ impl World {
             self.submit();
         }
         if self.known >> (sqid - 1) & 1 == 1 {
-            self.turn();
+            // A deletion that waits is the first thing that a lane gets from the next process.
+            if self.deaths == 0 {
+                self.turn();
+            }
             self.lane().command(LaneCommand::RemoveQueue { sqid });
             for turn in 0.. {
                 assert!(turn < 100, "the queue is never removed");
@@ -512,6 +525,30 @@ impl World {
         self.consume();
         self.outstanding.retain(|(of, _), _| *of != sqid);
         (0..3).for_each(|_| self.turn());
+    }
+
+    /// One command is submitted, and the lane is stopped while a medium may write; it returns when it
+    /// has stopped. The process may die at any point; the next call goes on.
+    pub(crate) fn stop_under(&mut self, sqid: u16, sqe: Sqe) {
+        if !self.begun {
+            self.begun = true;
+            self.waiting.push((sqid, sqe, Ends::Any));
+            self.submit();
+            self.turn();
+        }
+        self.lane().command(LaneCommand::Stop);
+        for turn in 0.. {
+            assert!(turn < 100, "it never stops");
+            self.turn();
+            if std::mem::take(&mut self.events).contains(&LaneEvent::Stopped) {
+                break;
+            }
+        }
+    }
+
+    /// The bytes of the medium from a block on.
+    pub(crate) fn bytes_at(&mut self, slba: u64, len: usize) -> Vec<u8> {
+        self.medium().bytes[slba as usize * BLOCK..][..len].to_vec()
     }
 
     /// The submission queues that its controller knows.

@@ -49,6 +49,11 @@ const MSIX: Test = unit(
     "controller::tests::restart::the_msix_table_is_as_the_host_has_left_it",
 );
 
+const HALVES: Test = crash("a_write_that_a_reset_has_ended_leaves_no_half_of_a_block");
+const RESET: Test = unit(
+    "controller",
+    "controller::tests::saved::a_write_of_a_controller_that_is_being_reset_is_executed_again",
+);
 const ABORTS: Test = unit(
     "controller",
     "controller::tests::aborts::an_abort_and_its_command_agree_wherever_the_process_dies",
@@ -122,6 +127,38 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         from: "        let version = self.kept_version.max(self.failed_version);\n",
         to: "        let version = self.version;\n",
         test: NOTIFIED,
+    },
+    Mutation {
+        name: "restart-halves-of-a-reset",
+        guard: "a lane that stops executes writes of a process that died",
+        file: "crates/controller/src/lane/control.rs",
+        from: "|slot| !is_write(slot)",
+        to: "|_| true",
+        test: HALVES,
+    },
+    Mutation {
+        name: "restart-halves-of-a-deletion",
+        guard: "the deletion of a queue ends no write of a process that died",
+        file: "crates/controller/src/lane/control.rs",
+        from: "            slot.sqid() == sqid && !leaves_half(slot)\n",
+        to: "            slot.sqid() == sqid\n",
+        test: ONCE,
+    },
+    Mutation {
+        name: "restart-halves-of-a-deletion-before",
+        guard: "a deletion that had begun ends no write of a process that died",
+        file: "crates/controller/src/lane/restore.rs",
+        from: "Way::Again if member.removing && !leaves_half(slot) => {",
+        to: "Way::Again if member.removing => {",
+        test: ONCE,
+    },
+    Mutation {
+        name: "restart-halves-of-a-reset-before",
+        guard: "a reset that was going on executes writes of the process that died",
+        file: "crates/controller/src/controller/restore.rs",
+        from: "            self.finish_writes(found, crashed, subsystem, lanes);\n",
+        to: "            let _ = (crashed, subsystem, lanes);\n",
+        test: RESET,
     },
     Mutation {
         name: "answers-unrecorded",

@@ -347,6 +347,9 @@ fn a_copy_that_ended_with_its_queue_keeps_no_controller_waiting() {
         round: 1,
         idle: false,
     });
+    assert_eq!(lane.take_event(), None, "it is to copy before");
+    // Other lanes take too long.
+    lane.command(LaneCommand::AbandonAll);
     let events = std::iter::from_fn(|| lane.take_event()).collect::<Vec<_>>();
     let left = LaneEvent::LeftBus { round: 1 };
     assert_eq!(events, [LaneEvent::QueueRemoved { sqid: 1 }, left]);

@@ -1,6 +1,9 @@
 //! State that a controller's process leaves when it dies: at every ordered store of a few admin
 //! commands, the state before a command or the one after it, and no mixture.
 
+use nvme_spec::Sqe;
+use port::testing::Seen;
+
 use super::rig::*;
 use crate::crash::{self, Death};
 
@@ -85,4 +88,39 @@ fn the_state_is_of_one_moment_wherever_the_process_dies() {
         }
     }
     assert_eq!(found, (0..=SETS + 4).collect());
+}
+
+#[test]
+fn a_write_of_a_controller_that_is_being_reset_is_executed_again() {
+    let mut rig = Rig::enabled();
+    rig.create_pair(1, 8);
+    rig.medium(0).capacity = 0;
+    let write = Sqe {
+        opcode: 0x01,
+        ..rig.read_sqe(7, 1)
+    };
+    rig.submit_io(1, 0, write);
+    rig.turns(3);
+    rig.write32(CC, CC_ENABLE & !1);
+    // The process before may have written half of a block.
+    rig.revive();
+    rig.turns(1);
+    assert_eq!(rig.csts() & RDY, RDY, "the lane has not stopped");
+    rig.turns(6);
+    let writes = |seen: &&Seen| matches!(seen, Seen::Write(..));
+    assert_eq!(rig.medium(0).seen.iter().filter(writes).count(), 1);
+    assert_eq!((rig.csts() & (RDY | CFS), rig.lanes.live()), (0, 0));
+    assert_eq!(rig.io_cqe(1, 0), None, "the host expects no answer");
+    rig.enable();
+}
+
+#[test]
+fn a_reset_ends_where_the_queues_cannot_be_reached_any_more() {
+    let mut rig = Rig::enabled();
+    rig.create_pair(1, 8);
+    rig.write32(CC, CC_ENABLE & !1);
+    rig.host.unmap_pages(0, PAGES);
+    rig.revive();
+    rig.turns(6);
+    assert_eq!((rig.csts() & (RDY | CFS), rig.lanes.live()), (0, 0));
 }
