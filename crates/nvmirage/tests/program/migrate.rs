@@ -420,17 +420,18 @@ fn what_does_not_move_keeps_the_drive_where_it_is() {
     let world = World::new();
     let (here, _there) = (A.serve(&world), B.serve(&world));
     let mut host = Host::attach(&world, &A);
-    // Set Features that disable the Volatile Write Cache, saved (Base 2.1, 5.1.25).
-    let save = Sqe {
+    // Set Features of Reservation Persistence (Base 2.1, 5.1.25.1.30).
+    let persist = Sqe {
         opcode: AdminOpcode::SET_FEATURES.0,
-        cdw10: 0x06 | 1 << 31,
-        cdw11: 0,
+        nsid: 1,
+        cdw10: 0x83,
+        cdw11: 1,
         ..Sqe::default()
     };
-    host.device.admin(save, None).unwrap();
+    host.device.admin(persist, None).unwrap();
     let refused = host.stays(&world, &B);
     assert!(refused.contains("(STOP_COPY)"), "{refused}");
-    wait_for_log(&here, "controller a has saved features");
+    wait_for_log(&here, "namespace 1 has, or had, reservations");
 }
 
 fn client(world: &World, at: &Keys) -> Client {

@@ -27,9 +27,18 @@ impl Subsystem {
                 ));
             }
         }
-        let mut members = self.members.iter();
-        let saved = members.find(|member| member.record.features != SavedFeatures::default());
-        saved.map(|member| format!("controller {} has saved features", member.record.name))
+        None
+    }
+
+    /// Saves the values of features that a configured controller, which is not served, has brought
+    /// from another server. Those that it had before; `None` where there is no such controller.
+    pub fn save_features(&mut self, name: &str, features: SavedFeatures) -> Option<SavedFeatures> {
+        let id = self.controller_named(name)?;
+        let mut before = None;
+        self.update_controller(id, |record| {
+            before = Some(std::mem::replace(&mut record.features, features));
+        });
+        before
     }
 }
 
@@ -38,9 +47,7 @@ mod tests {
     use port::{BlockRanges, ChannelId, MediumTraits};
 
     use crate::allocated::Allocated;
-    use crate::record::{ControllerRecord, SavedFeatures};
     use crate::sanitize::{SanitizeOutcome, SanitizeRecord};
-    use crate::set::ControllerId;
     use crate::subsystem::{Subsystem, SubsystemConfig};
 
     fn namespace() -> port::namespace::Namespace {
@@ -89,14 +96,5 @@ mod tests {
             config.namespaces = vec![allocated];
         });
         assert!(reserved.is_some_and(|what| what.contains("reservations")));
-        let saved = obstacle(|config| {
-            let mut record = ControllerRecord::new("c", ControllerId(1));
-            record.features = SavedFeatures {
-                volatile_write_cache: Some(false),
-                ..SavedFeatures::default()
-            };
-            config.controllers = vec![record];
-        });
-        assert!(saved.is_some_and(|what| what.contains("controller c has saved features")));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Given is what a process that died leaves (`restore`): the state file, and the doorbells. A
 //! process that died leaves its counters to the subsystem's record, and an old state file has no
-//! room for the MSI-X table, so both are given, too. The host's memory and the bytes of
+//! room for the MSI-X table, so both are given, too. So are the saved values of features, which are
+//! in the subsystem's record: they replace those of the controller that takes the state. The host's memory and the bytes of
 //! media are not: the host has the one, and both servers reach the other.
 //!
 //! Invariants:
@@ -12,12 +13,13 @@
 //!   ([`Controller::appearance`]).
 //! - Any bytes may be taken: a wrong stream is an error, and changes nothing.
 
+mod features;
 mod stream;
 
 use std::sync::Arc;
 
 use memory::{DmaView, DoorbellPages, OpenError, StateFile};
-use subsystem::{HealthRecord, Subsystem};
+use subsystem::{HealthRecord, SavedFeatures, Subsystem};
 
 pub use self::stream::MAX_STREAM_LEN;
 use super::{Controller, Left, RestoreError};
@@ -50,7 +52,8 @@ pub enum MigrateError {
     Magic,
     /// Another version.
     #[error(
-        "the state has version {found}, and this program takes version {}: migrate between programs of one version",
+        "the state has version {found}, and this program takes {} to {}: migrate to the newer program",
+        stream::OLDEST,
         stream::VERSION
     )]
     Version {
@@ -101,6 +104,7 @@ pub struct Moved {
     msix: Vec<u8>,
     health: HealthRecord,
     place: String,
+    features: SavedFeatures,
 }
 
 impl Moved {
@@ -115,7 +119,7 @@ impl Moved {
     /// # Errors
     /// [`MigrateError`].
     pub fn read(stream: &[u8], appearance: &str) -> Result<Self, MigrateError> {
-        let [theirs, file, doorbells, msix, health, place] = stream::read(stream)?;
+        let [theirs, file, doorbells, msix, health, place, features] = stream::read(stream)?;
         compare(theirs, appearance)?;
         let (doorbells, rest) = doorbells.as_chunks();
         if !rest.is_empty() {
@@ -130,6 +134,7 @@ impl Moved {
             msix: msix.to_vec(),
             health: read_health(health)?,
             place: read_place(place)?,
+            features: features::read(features)?,
         })
     }
 }
@@ -202,6 +207,7 @@ impl Controller {
             self.function.msix.table().to_vec(),
             write_health(self.health().counted),
             place.as_bytes().to_vec(),
+            features::write(&self.features.saved(&self.feature_context())),
         ];
         let stream = stream::write(&sections);
         if stream.len() > MAX_STREAM_LEN {
@@ -229,6 +235,7 @@ impl Controller {
             msix,
             health,
             place: _,
+            features,
         } = moved;
         let slots = config.doorbell_slots();
         if rung.len() != slots || doorbells.slots() < slots {
@@ -246,7 +253,15 @@ impl Controller {
             view,
             crashed: false,
         };
-        let mut controller = Self::restore(config, left, subsystem, lanes)?;
+        let before = subsystem.save_features(&config.name, features);
+        let name = config.name.clone();
+        let restored = Self::restore(config, left, subsystem, lanes);
+        let mut controller = restored.inspect_err(|_| {
+            // The host finds the controller as it was.
+            if let Some(before) = before {
+                subsystem.save_features(&name, before);
+            }
+        })?;
         controller.health.continue_life(&health);
         controller.function.msix.restore(&msix);
         controller.bus.moved = true;

@@ -11,8 +11,11 @@ use super::MigrateError;
 
 /// First bytes of every stream.
 const MAGIC: [u8; 8] = *b"nvmiraMG";
-/// Version of the stream; that of the state inside it is in the state's own header.
-pub(super) const VERSION: u32 = 1;
+/// Version of the stream; that of the state inside it is in the state's own header. Version 1 had
+/// one section less.
+pub(super) const VERSION: u32 = 2;
+/// The oldest version that is taken.
+pub(super) const OLDEST: u32 = 1;
 const HEAD_LEN: usize = 32;
 const SECTION_HEAD_LEN: usize = 16;
 
@@ -43,7 +46,7 @@ pub(super) fn write<const N: usize>(sections: &Sections<Vec<u8>, N>) -> Vec<u8> 
     stream
 }
 
-/// The sections of a stream.
+/// The sections of a stream; those that its version does not have, at the end, are empty.
 ///
 /// # Errors
 /// [`MigrateError`]: the first thing that is wrong with it.
@@ -58,7 +61,7 @@ pub(super) fn read<const N: usize>(stream: &[u8]) -> Result<Sections<&[u8], N>, 
         return Err(MigrateError::Magic);
     }
     let found = word(head, 8);
-    if found != VERSION {
+    if !(OLDEST..=VERSION).contains(&found) {
         return Err(MigrateError::Version { found });
     }
     let said = u64::from(word(head, 16)) | u64::from(word(head, 20)) << 32;
@@ -73,7 +76,8 @@ pub(super) fn read<const N: usize>(stream: &[u8]) -> Result<Sections<&[u8], N>, 
         return Err(MigrateError::Damaged("its checksum is wrong"));
     }
     let mut sections = [&[][..]; N];
-    for (kind, section) in (1_u32..).zip(&mut sections) {
+    let count = N - (VERSION - found) as usize;
+    for (kind, section) in (1_u32..).zip(&mut sections[..count]) {
         let head = rest.split_at_checked(SECTION_HEAD_LEN);
         let (head, behind) = head.ok_or(MigrateError::Damaged("a section is missing"))?;
         if word(head, 0) != kind || word(head, 4) != 0 {
@@ -137,12 +141,22 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_of_the_version_before_has_no_last_section() {
+        let mut before = write(&[vec![1, 2, 3], Vec::new()]);
+        before[8] = 1;
+        let sections: [&[u8]; 3] = read(&before).unwrap();
+        assert_eq!(sections, [&[1, 2, 3][..], &[], &[]]);
+        before[8] = 2;
+        assert!(read::<3>(&before).is_err(), "this version has it");
+    }
+
+    #[test]
     fn another_version_is_named() {
         let mut stream = stream();
-        stream[8] = 2;
+        stream[8] = 3;
         let error = read::<3>(&stream).unwrap_err();
         assert!(
-            matches!(error, MigrateError::Version { found: 2 }),
+            matches!(error, MigrateError::Version { found: 3 }),
             "{error}"
         );
     }

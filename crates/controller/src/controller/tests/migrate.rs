@@ -339,3 +339,74 @@ fn a_device_without_its_medium_is_not_let_go() {
     rig.turns(10);
     assert_eq!(rig.io_cqe(1, 1).map(|cqe| code(&cqe)), Some(OK));
 }
+
+#[test]
+fn saved_values_of_features_move() {
+    let (mut rig, _) = used();
+    // Save, of the controller; of namespace 3; and one that is set and not saved.
+    let set = |rig: &mut Rig, nsid, fid: u32, value| {
+        let sqe = Sqe {
+            opcode: SET_FEATURES,
+            nsid,
+            cdw10: fid,
+            cdw11: value,
+            ..Sqe::default()
+        };
+        assert_eq!(rig.status(sqe), OK);
+    };
+    const SAVE: u32 = 1 << 31;
+    set(&mut rig, 0, SAVE | 0x08, 0x0203);
+    set(&mut rig, 3, SAVE | 0x05, 7);
+    set(&mut rig, 0, 0x08, 0x0405);
+    assert!(rig.halt());
+    let stream = rig.controller.give("").unwrap();
+    rig.move_to(&stream).unwrap();
+    rig.controller.halt(false);
+    rig.turns(5);
+    let get = |rig: &mut Rig, nsid, cdw10| {
+        let sqe = Sqe {
+            opcode: GET_FEATURES,
+            nsid,
+            cdw10,
+            ..Sqe::default()
+        };
+        rig.admin(sqe).dw0
+    };
+    // Select: current, and saved.
+    assert_eq!(get(&mut rig, 0, 0x08), 0x0405);
+    assert_eq!(get(&mut rig, 0, 2 << 8 | 0x08), 0x0203);
+    assert_eq!(get(&mut rig, 3, 2 << 8 | 0x05), 7);
+    let id = rig.controller.id();
+    let record = rig.subsystem.controller_record(id).unwrap();
+    assert_eq!(record.features.interrupt_coalescing, Some(0x0203));
+    // A reset takes the saved values.
+    rig.disable();
+    rig.enable();
+    assert_eq!(get(&mut rig, 0, 0x08), 0x0203);
+}
+
+#[test]
+fn a_state_that_is_not_taken_leaves_the_saved_values() {
+    let (mut rig, _) = used();
+    assert!(rig.halt());
+    // Of no version that is read.
+    rig.controller.state().set_format_version(3).unwrap();
+    let stream = rig.controller.give("").unwrap();
+    let moved = Moved::read(&stream, &rig.controller.appearance()).unwrap();
+    let id = rig.controller.id();
+    let coalescing = |subsystem: &Subsystem| {
+        let record = subsystem.controller_record(id).unwrap();
+        record.features.interrupt_coalescing
+    };
+    let set = |record: &mut subsystem::ControllerRecord| {
+        record.features.interrupt_coalescing = Some(5);
+    };
+    rig.subsystem.update_controller(id, set);
+    rig.subsystem.leave(id);
+    let doorbells = Arc::new(DoorbellPages::new(config().doorbell_slots()).unwrap());
+    let view = rig.host.view();
+    let (subsystem, lanes) = (&mut rig.subsystem, &mut Lanes::default());
+    let taken = Controller::take(config(), moved, doorbells, view, subsystem, lanes);
+    assert!(taken.is_err());
+    assert_eq!(coalescing(&rig.subsystem), Some(5));
+}
