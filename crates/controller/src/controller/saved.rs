@@ -181,8 +181,8 @@ pub struct WaitingState {
     /// The first words of its submission queue entry, which the host may use for another command.
     /// Of one that has ended, Dwords 0 and 1 of its completion are the first word.
     pub sqe_begin: [u64; 2],
-    /// Its name ([`subsystem::KeptAnswer`]); of an Abort, its number. Its entry has the Metadata Pointer here, which admin
-    /// commands do not use, and so had the state before version 7.
+    /// Its name ([`subsystem::KeptAnswer`]); of an Abort, its number. Its entry has the Metadata
+    /// Pointer here, which admin commands do not use, and so had the state before version 7.
     pub name: u64,
     /// The other words of its entry.
     pub sqe_end: [u64; 5],

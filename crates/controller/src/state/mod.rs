@@ -52,9 +52,9 @@ pub(crate) use self::marks::MAX_SAMPLES;
 pub use self::slot::{CommandState, SlotState};
 pub(crate) use self::slot::{Counted, Fetched, Index, store_completion, store_fetched};
 
-/// Version of the layouts below. Version 7 had no numbers of Aborts. Version 6 had no names of commands. Version 5 had no registrations
-/// of doorbell buffers. Version 4 had no [`Marks::noted`] either: its bit belonged to the number of
-/// a sample.
+/// Version of the layouts below. Version 7 had no numbers of Aborts. Version 6 had no names of
+/// commands. Version 5 had no registrations of doorbell buffers. Version 4 had no [`Marks::noted`]
+/// either: its bit belonged to the number of a sample.
 pub const FORMAT_VERSION: u32 = 8;
 /// The first version with [`Marks::noted`].
 const NOTED_SINCE: u32 = 5;

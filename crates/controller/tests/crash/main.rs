@@ -363,6 +363,33 @@ fn a_write_that_a_reset_has_ended_leaves_no_half_of_a_block() {
 }
 
 #[test]
+fn a_write_that_a_deletion_ends_leaves_no_half_of_a_block() {
+    // After deaths at these points; false where it has ended before.
+    let play = |points: &[u64]| {
+        let mut world = World::new(Manner::Asynchronous, false);
+        world.host.write(world.host.page(DATA + 90), &bytes(90, 1));
+        let script = [Act::DeleteUnder(2, command(WRITE, 90, 1400, 1))];
+        for point in points {
+            if crash::run(*point, || world.play(&script)).is_ok() {
+                return false;
+            }
+            world.revive();
+        }
+        crash::run(u64::MAX, || world.play(&script)).expect("it dies no more");
+        let found = world.bytes_at(1400, BLOCK);
+        let whole = [vec![0; BLOCK], bytes(90, 1)];
+        assert!(whole.contains(&found), "half of a block, after {points:?}");
+        true
+    };
+    let points = (0..).take_while(|point| play(&[*point])).count() as u64;
+    assert!(points > 12, "{points} points");
+    for point in 0..points {
+        // The deletion is saved before the second one.
+        (0..).find(|second| !play(&[point, *second]));
+    }
+}
+
+#[test]
 fn nothing_is_fetched_before_the_release() {
     let mut world = World::new(Manner::Asynchronous, false);
     let script = script(&world.host);

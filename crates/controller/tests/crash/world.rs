@@ -527,7 +527,7 @@ impl World {
         (0..3).for_each(|_| self.turn());
     }
 
-    /// One command is submitted, and the lane is stopped while a medium may write; it returns when it
+    /// One command is submitted, and the lane is stopped while a medium may write; returns when it
     /// has stopped. The process may die at any point; the next call goes on.
     pub(crate) fn stop_under(&mut self, sqid: u16, sqe: Sqe) {
         if !self.begun {

@@ -150,7 +150,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/controller/src/lane/restore.rs",
         from: "Way::Again if member.removing && !leaves_half(slot) => {",
         to: "Way::Again if member.removing => {",
-        test: ONCE,
+        test: crash("a_write_that_a_deletion_ends_leaves_no_half_of_a_block"),
     },
     Mutation {
         name: "restart-halves-of-a-reset-before",

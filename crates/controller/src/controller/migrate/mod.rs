@@ -3,8 +3,9 @@
 //! Given is what a process that died leaves (`restore`): the state file, and the doorbells. A
 //! process that died leaves its counters to the subsystem's record, and an old state file has no
 //! room for the MSI-X table, so both are given, too. So are the saved values of features, which are
-//! in the subsystem's record: they replace those of the controller that takes the state. The host's memory and the bytes of
-//! media are not: the host has the one, and both servers reach the other.
+//! in the subsystem's record: they replace those of the controller that takes the state. The host's
+//! memory and the bytes of media are not given: the host has the one, and both servers reach the
+//! other.
 //!
 //! Invariants:
 //! - Only a controller that has halted gives its state: no command is in any stage, so nothing is
