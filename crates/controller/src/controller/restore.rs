@@ -76,9 +76,7 @@ impl Controller {
         controller.view = view;
         let continued = controller.continue_life(&found, crashed, subsystem, lanes);
         if let Err(error) = continued {
-            // No turn has come: the lanes have executed nothing.
-            let lanes_of: Vec<_> = controller.queues.lanes().collect();
-            lanes_of.into_iter().for_each(|key| lanes.remove(key));
+            controller.drop_lanes(lanes);
             subsystem.leave(controller.id);
             return Err(error);
         }
@@ -245,10 +243,15 @@ impl Controller {
         let sqs = submission_queues(&found.state);
         if let Err(error) = self.restore_queues(found.state.cqs, &sqs, crashed, lanes) {
             tracing::debug!(controller = self.config.name, %error, "reset without its queues");
-            let lanes_of: Vec<_> = self.queues.lanes().collect();
-            lanes_of.into_iter().for_each(|key| lanes.remove(key));
+            self.drop_lanes(lanes);
             self.forget_all_queues();
         }
+    }
+
+    /// Removes its lanes, which have executed nothing: no turn has come.
+    fn drop_lanes(&self, lanes: &mut impl LaneTable) {
+        let lanes_of: Vec<_> = self.queues.lanes().collect();
+        lanes_of.into_iter().for_each(|key| lanes.remove(key));
     }
 
     /// The admin queue, and the requests that it holds.

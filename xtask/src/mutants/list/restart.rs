@@ -302,7 +302,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "restart-lanes-left",
         guard: "a controller that cannot be restored leaves no lane",
         file: "crates/controller/src/controller/restore.rs",
-        from: "            lanes_of.into_iter().for_each(|key| lanes.remove(key));\n",
+        from: "        lanes_of.into_iter().for_each(|key| lanes.remove(key));\n",
         to: "",
         test: DAMAGED_STATE,
     },
