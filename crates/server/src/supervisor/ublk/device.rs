@@ -176,8 +176,8 @@ impl Devices {
             ..DeviceInfo::default()
         };
         let info = self.control.add(&info)?;
-        // Opened first: a program may have to give its file to this user, of whom the driver then takes
-        // commands about the device.
+        // Opened first: a program may have to give its file to this user, of whom the driver then
+        // takes commands about the device.
         let opened = open(&info).and_then(|device| {
             let set = self.control.set_parameters(info.dev_id, &disk.parameters);
             set?;
@@ -347,9 +347,9 @@ fn is_gone(pid: i32) -> bool {
     pid.is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
-/// Writes what is cached of a disk, within a bound, by the system's program `sync`. A thread of this
-/// process would hold the device open if the process was killed meanwhile, and wait forever for
-/// requests that the driver fails when the device is closed.
+/// Writes what is cached of a disk, within a bound, by the system's program `sync`. A thread of
+/// this process would hold the device open if the process was killed meanwhile, and wait forever
+/// for requests that the driver fails when the device is closed.
 fn flush(id: u32) -> io::Result<()> {
     let path = path_of_disk(id);
     if !Path::new(&path).exists() {

@@ -171,8 +171,8 @@ impl State {
     }
 }
 
-/// The namespaces whose media outlive the process, however it ends. One that is not configured lies on
-/// a pool, and is none of them.
+/// The namespaces whose media outlive the process, however it ends. One that is not configured
+/// lies on a pool, and is none of them.
 fn lasting(config: &Config) -> BTreeSet<String> {
     let lasts = |namespace: &&Namespace| {
         let mut media = config.media.iter();
