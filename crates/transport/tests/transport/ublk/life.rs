@@ -394,10 +394,10 @@ fn each_way_of_ending_is_reported_once() {
         rig.give(Ask::new(Operation::FLUSH, 0, 0));
         rig.settle();
         rig.end_with(&end);
-        if matches!(end, End::Removed | End::Taken) {
-            left(&rig, &end.to_string());
-        } else {
-            ended(&rig, &end.to_string());
+        match end {
+            End::Removed | End::Taken => left(&rig, &end.to_string()),
+            End::Stopped => stopped(&rig),
+            _ => ended(&rig, &end.to_string()),
         }
         rig.medium(|medium| medium.release(9, false));
         for _ in 0..20 {
