@@ -83,8 +83,17 @@ impl Notices {
         self.0.drain(..).next_back().map(|it| it.notice.number)
     }
 
-    /// Takes those that such a record has.
+    /// Takes those that such a record has. Mostly there are none, which each turn sees.
+    #[inline]
     pub(super) fn take(&mut self, version: u64) -> Vec<Notice> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        self.take_some(version)
+    }
+
+    #[cold]
+    fn take_some(&mut self, version: u64) -> Vec<Notice> {
         let kept = self.0.partition_point(|it| it.version <= version);
         self.0.drain(..kept).map(|it| it.notice).collect()
     }
