@@ -190,7 +190,7 @@ fn prefetch_outcome(at: u64, view: &DmaView, hint: &mut Hint) {
 }
 
 /// Copies the header of a request out. `None` where it is not mapped.
-#[inline]
+#[inline(always)]
 fn header(out: &[Piece], view: &DmaView, hint: &mut Hint) -> Option<[u8; HEADER_LEN]> {
     let mut header = [0; HEADER_LEN];
     // Nearly every driver has a piece for it.

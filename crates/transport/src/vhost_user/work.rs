@@ -565,7 +565,17 @@ impl Work {
         if status == Status::COMMAND_ABORT_REQUESTED {
             return Some(Completed::Hangs);
         }
-        let mut task = (*self.tasks.get(usize::from(slot))?)?;
+        let task = self.tasks.get(usize::from(slot))?.as_ref()?;
+        if !status.is_success() || task.kind != Kind::Other {
+            let task = *task;
+            return self.complete_any(task, cqe, view);
+        }
+        Some(self.end(slot, Outcome::OK, view))
+    }
+
+    /// Takes the completion of a request that has failed, or of one of several commands.
+    fn complete_any(&mut self, mut task: Task, cqe: &Cqe, view: &DmaView) -> Option<Completed> {
+        let (slot, status) = (cqe.cid, cqe.status.status());
         let mut outcome = outcome(status, task.kind.is_of_zones());
         if outcome == Outcome::OK && matches!(task.kind, Kind::Report | Kind::Append) {
             outcome = written_or_failed(self.answer(slot, &mut task, cqe, view));
@@ -574,14 +584,21 @@ impl Work {
             self.go_on(slot, &task);
             return Some(Completed::GoesOn);
         }
-        self.tasks[usize::from(slot)] = None;
+        Some(self.end(slot, outcome, view))
+    }
+
+    /// Ends a request, which is in a slot.
+    #[inline]
+    fn end(&mut self, slot: u16, outcome: Outcome, view: &DmaView) -> Completed {
+        let task = self.tasks[usize::from(slot)].take();
+        let task = task.expect("the slot has a request");
         self.free.push(slot);
         self.note(task.outcome_at, outcome, view);
-        Some(Completed::Done(Done {
+        Completed::Done(Done {
             whose: task.whose,
             written: task.written,
             has_failed: outcome != Outcome::OK,
-        }))
+        })
     }
 
     /// Writes what the command of a report or an append has come to. False where the memory for it

@@ -19,7 +19,9 @@ const NO_NOTIFY: u16 = 1;
 /// Requests from the next one on whose descriptors are asked for, among them those whose first
 /// pieces or tables are, and among them those whose tables' first pieces are: another processor has
 /// just written them.
-const AHEAD: [u16; 3] = [8, 5, 3];
+const CHAINS_AHEAD: u16 = 8;
+const PIECES_AHEAD: u16 = 5;
+const TABLES_AHEAD: u16 = 3;
 
 /// See the module.
 #[derive(Debug)]
@@ -31,8 +33,10 @@ pub(super) struct Split {
     /// Available index of the next request, and the driver's when it was looked at last.
     next: u16,
     available: u16,
-    /// Available indices before which each of [`AHEAD`] was asked for.
+    /// Available indices before which descriptors, first pieces and those of tables were asked for.
     asked: [u16; 3],
+    /// Its driver uses tables.
+    has_tables: bool,
     /// Used index of the next request, as the driver has it, and as it was when the driver was
     /// notified or did not want to be.
     used: u16,
@@ -74,6 +78,7 @@ impl Split {
             next,
             available: next,
             asked: [next; 3],
+            has_tables: false,
             used,
             shown: used,
             published: used,
@@ -140,7 +145,7 @@ impl Split {
             self.available = available;
         }
         self.look_ahead(view, tables.hint);
-        let id = self.ring.available_entry(self.next & (self.size - 1));
+        let id = self.entry(self.next);
         if id >= self.size {
             return Err(RingFault::Index(id));
         }
@@ -163,26 +168,47 @@ impl Split {
     #[inline]
     fn look_ahead(&mut self, view: &DmaView, hint: &mut Hint) {
         let left = self.available.wrapping_sub(self.next);
-        for (step, ahead) in AHEAD.into_iter().enumerate() {
-            let until = self.next.wrapping_add(left.min(ahead));
-            while self.asked[step] != until {
-                let id = self
-                    .ring
-                    .available_entry(self.asked[step] & (self.size - 1));
-                self.asked[step] = self.asked[step].wrapping_add(1);
-                match step {
-                    0 => self.ring.prefetch_chain(id),
-                    _ if id >= self.size => {}
-                    1 => prefetch(self.ring.descriptor(id).addr, view, hint),
-                    _ => {
-                        let descriptor = self.ring.descriptor(id);
-                        if descriptor.flags & INDIRECT != 0 {
-                            prefetch_of_table(descriptor.addr, view, hint);
-                        }
-                    }
+        let until = self.next.wrapping_add(left.min(CHAINS_AHEAD));
+        while self.asked[0] != until {
+            self.ring.prefetch_chain(self.entry(self.asked[0]));
+            self.asked[0] = self.asked[0].wrapping_add(1);
+        }
+        let until = self.next.wrapping_add(left.min(PIECES_AHEAD));
+        while self.asked[1] != until {
+            let id = self.entry(self.asked[1]);
+            self.asked[1] = self.asked[1].wrapping_add(1);
+            if id < self.size {
+                let first = self.ring.descriptor(id);
+                self.has_tables |= first.flags & INDIRECT != 0;
+                prefetch(first.addr, view, hint);
+            }
+        }
+        if self.has_tables {
+            self.look_into_tables(self.next.wrapping_add(left.min(TABLES_AHEAD)), view, hint);
+        }
+    }
+
+    fn look_into_tables(&mut self, until: u16, view: &DmaView, hint: &mut Hint) {
+        // Before it there were none, or they were taken.
+        if until.wrapping_sub(self.asked[2]) > TABLES_AHEAD {
+            self.asked[2] = self.next;
+        }
+        while self.asked[2] != until {
+            let id = self.entry(self.asked[2]);
+            self.asked[2] = self.asked[2].wrapping_add(1);
+            if id < self.size {
+                let first = self.ring.descriptor(id);
+                if first.flags & INDIRECT != 0 {
+                    prefetch_of_table(first.addr, view, hint);
                 }
             }
         }
+    }
+
+    /// The available entry of an index.
+    #[inline]
+    fn entry(&self, index: u16) -> u16 {
+        self.ring.available_entry(index & (self.size - 1))
     }
 
     #[inline]
