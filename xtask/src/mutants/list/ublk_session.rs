@@ -105,8 +105,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "ublk-ended",
         guard: "the end of a session is news",
         file: "crates/transport/src/ublk/session.rs",
-        from: "        self.tell(News::Ended(end.to_string()));\n",
-        to: "        let _ = end;\n",
+        from: "                end => News::Ended(end.to_string()),\n",
+        to: "                _ => return,\n",
         test: session("ublk::life::each_way_of_ending_is_reported_once"),
     },
     Mutation {

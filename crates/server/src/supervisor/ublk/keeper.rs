@@ -187,7 +187,8 @@ impl Keeper {
     }
 
     /// Has the device complete its requests and take no others, which wait in the kernel for
-    /// another process. What comes of that, or why it cannot; [`Self::resume`] reverses it.
+    /// another process. The outcome comes later, with the reason where it cannot;
+    /// [`Self::resume`] reverses it.
     pub(super) fn quiesce(&self) -> Receiver<Result<(), String>> {
         let (sender, outcome) = sync_channel(1);
         *lock(&self.shared.quiet) = Some(Quiet {

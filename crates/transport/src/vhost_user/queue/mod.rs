@@ -107,8 +107,8 @@ impl Queue {
         either!(&mut self.0, it => it.give_back(head, written));
     }
 
-    /// Shows the driver what was given back, before [`Self::publish`]: a driver that looks may go on
-    /// meanwhile.
+    /// Shows the driver what was given back, before [`Self::publish`]: a driver that looks may go
+    /// on meanwhile.
     #[inline]
     pub(super) fn show(&mut self) {
         either!(&mut self.0, it => it.show());
