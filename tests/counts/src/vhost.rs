@@ -39,7 +39,7 @@ const SET_VRING_CALL: u32 = 13;
 /// There is no descriptor beside the message.
 const NO_FD: u64 = 1 << 8;
 
-/// What a disk lies on, and the kind of its ring.
+/// The medium of a disk, and the kind of its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VhostLoad {
     /// Reads of a null medium over a split ring.
@@ -136,7 +136,7 @@ impl Vhost {
         }
     }
 
-    /// What a reactor does for it.
+    /// A turn as a reactor gives it.
     fn turn(&mut self, is_hot: bool) {
         let now = Time(self.bus.now_ns());
         let session = &mut self.session;

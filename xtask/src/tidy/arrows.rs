@@ -176,6 +176,7 @@ pub(super) const ALLOWED: Table<'static> = &[
             "nvme-tcp",
             "port",
             "subsystem",
+            "tests-vhost-front",
             "transport",
         ],
     ),
