@@ -202,8 +202,9 @@ fn a_wrong_state_leads_to_error_until_a_reset() {
     let stream = read_all(&mut here);
     let mut flipped = stream.clone();
     flipped[stream.len() / 2] ^= 1;
+    // A version that is far from here.
     let mut other = stream.clone();
-    other[8] = 2;
+    other[8] = u8::MAX;
     let longer = [stream.as_slice(), b"x"].concat();
     let wrong = [
         &flipped,
