@@ -85,10 +85,12 @@ fn outlives_its_server(kernel: Kernel, deaths: u32) {
 }
 
 /// The server is replaced again and again under writes that are verified. Requests that two servers
-/// got: servers count what they get, and the kernel what completes.
-fn is_upgraded(kernel: Kernel) -> u64 {
+/// got: servers count what they get, and the kernel what completes. With `failures` programs then do
+/// not take over: each gets a signal within the quarter of a second after the disks are quiet.
+fn is_upgraded(kernel: Kernel, failures: &str) -> u64 {
     let job = include_str!("jobs/ublk_upgrades.sh");
-    let report = run(kernel, &format!("UPGRADES={UPGRADES}\n{job}"));
+    let head = format!("UPGRADES={UPGRADES}\nFAILURES={failures}\n");
+    let report = run(kernel, &format!("{head}{job}"));
     assert!(number(&report, "rounds") > 0, "nothing was verified");
     let in_flight = number(&report, "in-flight");
     let given = number(&report, "given");
@@ -144,13 +146,13 @@ fn disks_outlive_their_server_on_the_release() {
 
 #[test]
 fn an_upgrade_executes_no_request_of_a_disk_again() {
-    assert_eq!(is_upgraded(Kernel::Backports), 0);
+    assert_eq!(is_upgraded(Kernel::Backports, ""), 0);
 }
 
 /// Linux 6.12 cannot quiesce a device.
 #[test]
 fn an_upgrade_loses_no_request_of_a_disk_on_the_release() {
-    is_upgraded(Kernel::Stable);
+    is_upgraded(Kernel::Stable, "");
 }
 
 #[test]
@@ -196,11 +198,22 @@ fn the_end_of_one_disk_ends_no_other() {
 mod slow {
     use guest_rig::Kernel;
 
-    use super::{ZONED, is_exercised, outlives_its_server, run};
+    use super::{ZONED, is_exercised, is_upgraded, outlives_its_server, run};
     use crate::served::text;
 
     /// How often the server is killed.
     const DEATHS: u32 = 20;
+
+    /// These need a machine that does nothing else.
+    #[test]
+    fn a_program_that_does_not_take_over_changes_nothing() {
+        assert_eq!(is_upgraded(Kernel::Backports, "yes"), 0);
+    }
+
+    #[test]
+    fn a_program_that_does_not_take_over_changes_nothing_on_the_release() {
+        is_upgraded(Kernel::Stable, "yes");
+    }
 
     #[test]
     fn disks_outlive_twenty_deaths() {

@@ -1,5 +1,5 @@
 # data: 64 MiB of a file, served by ublk. zoned: 64 MiB in zones of 4 MiB. The server is replaced UPGRADES times under writes that
-# are verified. Then a program does not take over, and the last one goes on.
+# are verified. With FAILURES a program then does not take over, and the last one goes on.
 
 config() {
     head_of_config
@@ -178,7 +178,7 @@ taken_back() {
     done_in_background upgrade
     grep -F 'still serves' /tmp/upgrade.log
 }
-step taken-back taken_back
+[ -z "$FAILURES" ] || step taken-back taken_back
 # It hangs: the holder ends it, and starts the last program again.
 fallen_back() {
     fallen_before=$(went_on)
@@ -189,7 +189,7 @@ fallen_back() {
     eventually goes_on_since "$fallen_before"
     more_writes data 50
 }
-step fallen-back fallen_back
+[ -z "$FAILURES" ] || step fallen-back fallen_back
 # What is no such program changes nothing.
 no_program() {
     no_before=$(went_on)
@@ -210,7 +210,11 @@ step loads end_load
 # upgrade, without requests in flight, these are all requests; the kernel knows how many there were.
 last() {
     control upgrade || grep -F 'goes on' /tmp/serve.log
-    counts | sed "$(($(cat /tmp/not_last) + 1))d" >/tmp/given
+    if [ -n "$FAILURES" ]; then
+        counts | sed "$(($(cat /tmp/not_last) + 1))d" >/tmp/given
+    else
+        counts >/tmp/given
+    fi
     cat /tmp/given
 }
 step last last
@@ -231,7 +235,7 @@ tell in-flight in_flight
 ends_in_order() {
     kill -TERM "$(server)"
     ends
-    grep -E 'ERROR|panicked' /tmp/serve.log >/tmp/errors
+    grep -E 'ERROR|panicked' /tmp/serve.log >/tmp/errors || [ $? = 1 ]
     fails grep -v -E 'does not (take over|get ready|serve)|process ended .SIGKILL' /tmp/errors
 }
 step stop ends_in_order
