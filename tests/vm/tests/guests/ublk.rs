@@ -85,8 +85,8 @@ fn outlives_its_server(kernel: Kernel, deaths: u32) {
 }
 
 /// The server is replaced again and again under writes that are verified. Requests that two servers
-/// got: servers count what they get, and the kernel what completes. With `failures` programs then do
-/// not take over: each gets a signal within the quarter of a second after the disks are quiet.
+/// got: servers count what they get, and the kernel what completes. With `failures` programs then
+/// do not take over: each gets a signal within the quarter of a second after the disks are quiet.
 fn is_upgraded(kernel: Kernel, failures: &str) -> u64 {
     let job = include_str!("jobs/ublk_upgrades.sh");
     let head = format!("UPGRADES={UPGRADES}\nFAILURES={failures}\n");
