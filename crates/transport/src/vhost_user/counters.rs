@@ -1,4 +1,4 @@
-//! What a front end has done.
+//! Counts of a front end.
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -29,7 +29,7 @@ pub struct Disk {
     pub(super) erases: bool,
     /// Its zones, if it has some.
     pub(super) zones: Option<Zones>,
-    /// What a device with one ring offers, its configuration space, and blocks.
+    /// The features of a device with one ring, its configuration space, and blocks.
     pub(super) offered: Features,
     pub(super) config: Config,
     pub(super) blocks: u64,

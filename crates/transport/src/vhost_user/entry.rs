@@ -13,9 +13,9 @@ use crate::host::{BASE, PAGE};
 
 const _: () = assert!(MAX_PIECES * SGL_DESCRIPTOR_SIZE as usize <= PAGE);
 
-/// The command with data in the guest's memory. What PRPs can say of one piece is the controller's
-/// short way; else a descriptor is for each piece, in a list at `list_at` of the private memory,
-/// which has a page there.
+/// The command with data in the guest's memory: two PRP entries where they can describe one piece,
+/// which is the controller's short way. Otherwise each piece has a descriptor, in a list at
+/// `list_at` of the private memory, which has a page there.
 pub(super) fn with_data(mut sqe: Sqe, data: &Data<'_>, memory: &HostMemory, list_at: usize) -> Sqe {
     let mut pieces = data.iter();
     let first = pieces.next();

@@ -8,10 +8,10 @@
 //!
 //! Invariants:
 //! - Nothing here blocks, reads a clock, or allocates or logs per request.
-//! - What a guest can change is read once, and only the copy is checked and used.
+//! - Memory that a guest can change is read once, and only the copy is checked and used.
 //! - A ring that breaks a rule stops until the front end starts it again; the others go on.
 //!
-//! What it does not do: no listening socket.
+//! It does not listen at a socket.
 
 mod config;
 mod connection;

@@ -23,7 +23,7 @@ use crate::eventfd::eventfd;
 
 /// Entries of a ring at most (VIRTIO 1.3, 2.7 and 2.8).
 const MAX_ENTRIES: u32 = 1 << 15;
-/// What is written to the used ring is to be logged (`VHOST_VRING_F_LOG`).
+/// Stores to the used ring are to be logged (`VHOST_VRING_F_LOG`).
 const VRING_LOG: u32 = 1;
 /// Device status: the device has met an error that it cannot go on with (VIRTIO 1.3, 2.1).
 const NEEDS_RESET: u8 = 0x40;
@@ -32,7 +32,7 @@ const NEEDS_RESET: u8 = 0x40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Refusal(&'static str);
 
-/// What a message has come to.
+/// The outcome of a message.
 enum Answer {
     /// It was done. It is acknowledged where the front end wants that.
     Done,
@@ -229,7 +229,7 @@ impl Session {
 
     /// The driver has agreed on features.
     fn agree(&mut self, agreed: Features) -> Result<(), Refusal> {
-        // What it offered before may have become writable.
+        // A namespace that was read only may have become writable.
         let allowed = u64::from(self.offered.with_ro(true));
         if u64::from(agreed) & !allowed != 0 {
             return Err(Refusal(
@@ -330,7 +330,7 @@ impl Session {
         self.regions.clear();
         for (region, fd) in table.iter().zip(fds) {
             if let Err(refusal) = self.add_memory(*region, fd) {
-                // What was there is gone in any case: all sides see the same memory, which is none.
+                // The regions before are gone in any case: all sides see one memory, which is none.
                 self.regions.clear();
                 self.publish_memory(controller);
                 return Err(refusal);

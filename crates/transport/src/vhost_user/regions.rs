@@ -123,8 +123,8 @@ impl Regions {
         self.map.view()
     }
 
-    /// Has the controller use the map as it is. What its devices could still reach of the removed
-    /// regions comes back.
+    /// Has the controller use the map as it is. Parts of removed regions that its devices could
+    /// still reach come back.
     pub(super) fn publish(&mut self, controller: &mut Controller) -> Vec<Arc<Reach>> {
         controller.set_view(self.map.view(), self.files.lost());
         self.map.take_reached()

@@ -47,7 +47,7 @@ const DRIVER_OK: u8 = 4;
 /// Device status: driver and device have agreed on features.
 const FEATURES_OK: u8 = 8;
 
-/// What a poll has come to.
+/// The outcome of a poll.
 #[derive(Debug)]
 pub struct Polled {
     /// It did something: there may be more.
@@ -79,7 +79,7 @@ pub struct Session {
     work: Work,
     pub(super) rings: Vec<Ring>,
     pub(super) kicks: Kicks,
-    /// What the device offers and what its configuration space has, and the size of its namespace.
+    /// Features of the device, its configuration space, and the size of its namespace.
     pub(super) offered: Features,
     pub(super) config: [u8; vhost_user::block::CONFIG_LEN],
     blocks: u64,
@@ -87,7 +87,7 @@ pub struct Session {
     pub(super) protocol: ProtocolFeatures,
     pub(super) status: u8,
     pub(super) inflight: Option<Inflight>,
-    /// What the reply to the last message waits for: no other message is read before.
+    /// The event that the reply to the last message waits for: no other message is read before.
     pub(super) waiting: Option<Waiting>,
     pub(super) hint: Hint,
     notified: Notified,
@@ -101,7 +101,7 @@ pub struct Session {
     /// Drivers that did not know of zones.
     unaware: u64,
     changes: u64,
-    /// What the next poll ends with.
+    /// The end that the next poll reports.
     end: Option<End>,
 }
 
@@ -484,7 +484,7 @@ impl Session {
         is_left_alone || namespace.is_some_and(is_same)
     }
 
-    /// What it has done.
+    /// Its counts.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let resubmitted = self.rings.iter().map(Ring::resubmitted).sum();

@@ -15,7 +15,7 @@ pub(super) const ABANDON_NS: u64 = 4_000_000_000;
 /// How long all may take.
 pub(super) const END_NS: u64 = 5_000_000_000;
 
-/// What a reply waits for.
+/// The event that a reply waits for.
 #[derive(Clone, Debug)]
 pub(super) enum Until {
     /// This ring has no request in flight.

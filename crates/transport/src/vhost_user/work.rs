@@ -60,7 +60,7 @@ pub(super) struct Done {
     pub(super) has_failed: bool,
 }
 
-/// What a completion has come to.
+/// The outcome of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Completed {
     /// The next part of the request is at the controller.
@@ -361,7 +361,7 @@ impl Work {
                 self.advance(slot, &Data::NONE);
             }
             RequestType::ZONE_APPEND => {
-                // What it has written, if it was executed before, cannot be found.
+                // The place that it has written, if it was executed before, cannot be found.
                 if task.whose.head.is_again {
                     return Err(Outcome::IOERR);
                 }

@@ -26,7 +26,8 @@ pub(super) fn characteristics(zones: &Zones, lba_shift: u8) -> Option<Zoned> {
     })
 }
 
-/// What a request that manages zones does, and whether to all of them. `None`: it is another one.
+/// The action of a request that manages zones, and whether on all of them. `None`: it is another
+/// one.
 pub(super) fn action(kind: RequestType) -> Option<(ZoneSendAction, bool)> {
     Some(match kind {
         RequestType::ZONE_OPEN => (ZoneSendAction::OPEN, false),

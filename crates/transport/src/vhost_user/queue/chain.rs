@@ -6,7 +6,7 @@
 //!   pieces. Every broken rule is a fault of the whole ring: a driver that breaks one is not to be
 //!   trusted with the next request.
 //!
-//! What it does NOT do: it does not check whether the pieces lie in the guest's memory.
+//! It does NOT check whether the pieces lie in the guest's memory.
 
 use memory::{DmaView, Hint, Iova, Need, SplitRing};
 

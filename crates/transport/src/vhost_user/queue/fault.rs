@@ -2,7 +2,7 @@
 
 use memory::AreaError;
 
-/// What a driver did that a ring cannot go on with.
+/// A fault of a driver with which its ring cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::vhost_user) enum RingFault {
     #[error("it lies outside of the memory that the front end shares")]

@@ -10,7 +10,7 @@
 //! - A request that was taken is given back once. With a record ([`inflight`]) that holds across
 //!   the death of the process.
 //!
-//! What it does NOT do: it does not know what a request is, or whether its pieces are memory.
+//! It does NOT know what a request is, or whether its pieces are memory.
 
 mod ahead;
 mod chain;

@@ -12,7 +12,7 @@
 //!   is taken, and checked as a driver's.
 //! - A front end may shorten the file at any time: the rings go on, and the record is lost.
 //!
-//! What it does NOT do: it does not know which requests a medium has done.
+//! It does NOT know which requests a medium has done.
 
 mod packed;
 mod split;

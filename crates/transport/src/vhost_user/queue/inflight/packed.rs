@@ -49,7 +49,7 @@ pub(in crate::vhost_user::queue) struct PackedRecord {
     used: Position,
 }
 
-/// What a former back end has left.
+/// The state that a former back end has left.
 #[derive(Debug)]
 pub(in crate::vhost_user::queue) struct Left {
     /// First entries of the requests to take again, and their descriptors; the first request is the

@@ -32,7 +32,7 @@ pub(in crate::vhost_user::queue) struct SplitRecord {
     batch: Vec<u16>,
 }
 
-/// What a former back end has left.
+/// The state that a former back end has left.
 #[derive(Debug)]
 pub(in crate::vhost_user::queue) struct Left {
     /// First descriptors of the requests to take again; the first one is the last here.
@@ -101,7 +101,7 @@ impl SplitRecord {
     }
 }
 
-/// What is in flight in a record that was used: counters and first descriptors.
+/// The requests in flight in a record that was used: counters and first descriptors.
 fn continued(
     area: &SharedArea,
     entries: u16,

@@ -40,7 +40,7 @@ impl World {
         self.guest.tracked(&inflight.unwrap()).unwrap()
     }
 
-    /// What the driver waits for, in the order of its offers.
+    /// The requests that the driver waits for, in the order of its offers.
     fn waiting(&self) -> VecDeque<(u64, Vec<Piece>)> {
         let offers = self.driver.outstanding.values();
         let mut waiting: Vec<_> = offers

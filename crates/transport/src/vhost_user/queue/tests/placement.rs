@@ -153,7 +153,7 @@ fn memory_that_changes() {
     }
 }
 
-/// What the device writes is in the log of its view.
+/// Stores of the device are in the log of its view.
 #[test]
 fn writes_are_logged() {
     for (is_packed, parts) in [(false, [DEVICE, DEVICE]), (true, [DESCRIPTORS, DEVICE])] {

@@ -252,7 +252,7 @@ fn a_new_region_is_initialized() {
     }
 }
 
-/// What the record says, and the ring.
+/// The faults of a record and of its ring.
 fn refused(is_packed: bool, change: &[(u64, &[u8])]) -> &'static str {
     let file = File::new(4, is_packed);
     let mut guest = Guest::new(4, is_packed);
@@ -398,7 +398,7 @@ fn records_of_other_rings() {
             assert!(driver.outstanding.is_empty());
         }
     }
-    // What is in flight there is not in a smaller ring.
+    // A request in flight there is not in a smaller ring.
     let mut guest = Guest::new(4, false);
     let mut driver = Driver::new(&guest);
     let mut queue = file.queue(&guest).unwrap();
