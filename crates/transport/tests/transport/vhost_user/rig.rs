@@ -372,6 +372,8 @@ impl Server {
             let is_hot = !is_called && !self.turns.is_multiple_of(4);
             let polled = self.bus.with_controller(|it| session.poll(it, now, is_hot));
             worked = polled.worked;
+            // A poll disarms, one that finds nothing too.
+            self.is_armed = false;
             self.polls += 1;
             if let Some(end) = polled.ended {
                 self.ends.push(end.name());
