@@ -337,11 +337,13 @@ impl<C: Channel> Engine<C> {
             worked |= self.turn_through_tenants(now, &mut turn);
         } else {
             let channels = &mut self.channels;
+            let is_alone = self.lanes.hot_count() == 1;
             self.lanes.each_hot(now, |slot| {
                 let Some(lane) = &mut slot.lane else {
                     return false;
                 };
                 lane.note_time(now);
+                lane.set_alone(is_alone);
                 let done = lane.turn(channels);
                 turn.commands += done.fetched;
                 let busy = done.fetched > 0 || done.steps > 0;
@@ -397,11 +399,13 @@ impl<C: Channel> Engine<C> {
             return worked;
         };
         let channels = &mut self.channels;
+        let is_alone = self.lanes.hot_count() == 1;
         self.lanes.each_hot(now, |slot| {
             let Some(lane) = &mut slot.lane else {
                 return false;
             };
             lane.note_time(now);
+            lane.set_alone(is_alone);
             let done = lane.turn_through(channels, tenants.gate(slot.tenant));
             turn.commands += done.fetched;
             let busy = done.fetched > 0 || done.steps > 0 || done.released > 0;

@@ -17,6 +17,10 @@ use crate::state::{CommandState, Counted};
 /// turn, small enough that a flooded queue holds up the others for microseconds only.
 pub const BATCH: u32 = 32;
 
+/// Further looks, in one turn, of a lane that is alone and expects a single command: as long as a
+/// few turns without work take.
+const LOOKS: u32 = 16;
+
 impl Queues {
     /// One look at every queue; a bounded batch from each, beginning with another one each turn.
     #[inline]
@@ -60,9 +64,16 @@ impl Queues {
         issuer: &mut Issuer<'_, C, G>,
         turn: &mut LaneTurn,
     ) {
+        let expects_single = self.singles.are_expected();
+        if expects_single {
+            self.prefetch_entry(position);
+        }
         let Some(mut available) = self.look_at_sq(position) else {
             return;
         };
+        if available == 0 && expects_single && self.is_alone && self.in_flight == 0 {
+            available = self.look_again(position);
+        }
         if G::WATCHES {
             self.look_for_watched(position, available);
         }
@@ -85,6 +96,13 @@ impl Queues {
         }
         if available == 0 || !self.service.fetches() {
             return;
+        }
+        // The host of a lane inside the process is on this processor.
+        if !issuer.is_inside {
+            if expects_single {
+                self.cq.prefetch();
+            }
+            self.singles.found(available);
         }
         // With one namespace all commands behind a deferred one wait for the same flow: they stay
         // in the host's ring.
@@ -158,6 +176,29 @@ impl Queues {
         Some(available)
     }
 
+    /// Looks some more times at the doorbell of the submission queue at `position`, where a single
+    /// command is expected: it would wait for the next turn for half of one on average.
+    #[inline(never)]
+    fn look_again(&mut self, position: usize) -> u32 {
+        for _ in 0..LOOKS {
+            std::hint::spin_loop();
+            self.prefetch_entry(position);
+            match self.look_at_sq(position) {
+                Some(0) => {}
+                found => return found.unwrap_or(0),
+            }
+        }
+        0
+    }
+
+    /// Tells the processor to bring the next entry of the submission queue at `position`.
+    #[inline]
+    fn prefetch_entry(&self, position: usize) {
+        if let Some(member) = &self.sqs[position] {
+            member.sq.prefetch(0);
+        }
+    }
+
     /// Number of commands of the submission queue at `position` that may be fetched in this turn;
     /// consumes its allotment.
     #[inline]
@@ -191,6 +232,8 @@ impl Queues {
 
     /// Fetches `count` commands, or up to one that has to wait. Returns the outcome of the last
     /// one.
+    // By itself: in its caller the loop would have fewer registers.
+    #[inline(never)]
     pub(super) fn fetch<C: Channel, G: Gate>(
         &mut self,
         position: usize,

@@ -56,6 +56,7 @@ mod restore;
 mod restrictions;
 mod service;
 mod share;
+mod singles;
 mod slots;
 mod steps;
 mod straight;
@@ -91,6 +92,7 @@ use self::reports::Reports;
 pub use self::restore::{RestoreError, Suspects, is_trying};
 use self::service::Service;
 use self::share::Share;
+use self::singles::Singles;
 use self::slots::Slots;
 use self::unannounced::Unannounced;
 use crate::counters::LaneCounters;
@@ -304,6 +306,8 @@ impl Lane {
             blocked: false,
             kicked: false,
             ticks: 0,
+            singles: Singles::default(),
+            is_alone: false,
             unannounced: Unannounced::new(vector),
             clears: Vec::new(),
             reports: Reports::new(view.epoch(), generation),
@@ -362,6 +366,12 @@ impl Lane {
     #[inline]
     pub fn note_time(&mut self, now: Time) {
         self.queues.ticks = inspect::tick_after(now);
+    }
+
+    /// Whether nothing else is hot where it has its turns: it may look for longer then.
+    #[inline]
+    pub fn set_alone(&mut self, is_alone: bool) {
+        self.queues.is_alone = is_alone;
     }
 
     /// Checks the doorbells, fetches a bounded batch from each submission queue, and adds it to the

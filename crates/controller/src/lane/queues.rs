@@ -15,6 +15,7 @@ use super::replays::Replays;
 use super::reports::Reports;
 use super::service::Service;
 use super::share::Share;
+use super::singles::Singles;
 use super::slots::Slots;
 use super::steps::Steps;
 use super::unannounced::Unannounced;
@@ -42,6 +43,9 @@ pub(super) struct Queues {
     /// An entry could not be fetched for want of a place in the completion queue, or of a slot.
     pub(super) blocked: bool,
     pub(super) kicked: bool,
+    pub(super) singles: Singles,
+    /// Nothing else is hot where it has its turns.
+    pub(super) is_alone: bool,
     /// When the turn began, in the ticks of [`crate::inspect`].
     pub(super) ticks: u32,
     pub(super) unannounced: Unannounced,

@@ -160,6 +160,12 @@ impl Cq {
             .with_phase(self.phase ^ (tail == 0))
     }
 
+    /// Tells the processor to bring the next entry to post to.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        self.ring.prefetch(self.tail);
+    }
+
     /// Entries posted and not consumed, as far as the doorbell was looked at.
     #[must_use]
     pub fn posted(&self) -> u32 {

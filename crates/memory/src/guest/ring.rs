@@ -340,6 +340,14 @@ impl CqRing {
         true
     }
 
+    /// Asks for the cache line of the entry at `index`, to which a store will come.
+    #[inline]
+    pub fn prefetch(&self, index: u32) {
+        if let Some(entry) = self.at(index) {
+            order::prefetch_to_write(entry);
+        }
+    }
+
     /// Loads the entry at `index`; `None` where its page is absent or the queue has no such entry.
     #[inline]
     pub fn load(&self, index: u32) -> Option<[u64; 2]> {
