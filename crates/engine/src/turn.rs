@@ -288,6 +288,21 @@ impl<C: Channel> Engine<C> {
         Some(controller)
     }
 
+    /// The transport of this controller has rung doorbells of I/O queues: their lanes look, and the
+    /// controller gets a turn only if it has a reason of its own.
+    pub fn rung(&mut self, slot: ControllerSlot) {
+        let Some(controller) = self.members.get_mut(slot.0) else {
+            return;
+        };
+        for key in controller.take_kicks() {
+            self.lanes.kick(key);
+        }
+        if controller.has_work() {
+            self.turns_to_look = 0;
+            self.members.heat(slot.0);
+        }
+    }
+
     /// A controller, for a look of its transport that mostly finds nothing: it gets no turn for
     /// that. Where the transport has done something, [`Self::controller_mut`] is to be called.
     pub fn peek_controller(&mut self, slot: ControllerSlot) -> Option<&mut Controller> {

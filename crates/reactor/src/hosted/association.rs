@@ -266,6 +266,13 @@ impl Attached {
             .is_none_or(|link| link.is_valid(controller))
     }
 
+    /// Whether a hot poll of this front end only carries commands and completions: its controller
+    /// needs no turn for that.
+    #[inline]
+    pub(crate) fn is_running(&self) -> bool {
+        self.link.as_ref().is_some_and(Link::is_running)
+    }
+
     /// Whether its controller has completed something, seen without the controller.
     pub(crate) fn has_posted(&self) -> bool {
         let link = self.link.as_ref();

@@ -73,6 +73,16 @@ impl Link {
         }
     }
 
+    /// Whether a hot poll of a front end only carries commands and completions.
+    #[inline]
+    pub(super) fn is_running(&self) -> bool {
+        match self {
+            Link::Vhost(session) => session.is_running(),
+            Link::Ublk(session) => session.is_running(),
+            Link::Tcp(_) | Link::Nbd(_) => false,
+        }
+    }
+
     /// Reads its sockets, takes completions, and sends. Whether it did something, and its end. A
     /// hot poll, which no event has led to, may leave sockets alone.
     #[inline]

@@ -162,7 +162,7 @@ impl<R: Requests> Session<R> {
         if self.failed.is_some() {
             return Polled::of(self.refuse());
         }
-        let polled = if is_hot && self.has_begun && self.end.is_none() {
+        let polled = if is_hot && self.is_running() {
             self.run(controller)
         } else {
             self.serve(controller, now)
@@ -171,6 +171,13 @@ impl<R: Requests> Session<R> {
             Err(end) => self.fail(end),
             worked => Polled::of(worked),
         }
+    }
+
+    /// Whether requests and completions are all that a hot poll looks at.
+    #[inline]
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.has_begun && self.end.is_none() && self.failed.is_none()
     }
 
     /// It ends. While its device has a disk, and the ring can be used, the driver is to get all

@@ -197,9 +197,10 @@ impl Session {
         }
     }
 
-    /// Whether its rings are all that is to be looked at.
+    /// Whether its rings are all that a hot poll looks at.
     #[inline]
-    fn is_running(&self) -> bool {
+    #[must_use]
+    pub fn is_running(&self) -> bool {
         self.opening.is_open() && self.waiting.is_none() && self.end.is_none()
     }
 

@@ -248,7 +248,11 @@ impl Reactor {
             } else if attached.expects() {
                 if posted && attached.has_posted() && attached.drain(controller, now) {
                     worked = true;
-                    self.turn_controller_of(index);
+                    if attached.is_running() {
+                        self.engine.rung(ControllerSlot(index));
+                    } else {
+                        self.turn_controller_of(index);
+                    }
                 }
             } else {
                 self.front_ends.active.swap_remove(at);
@@ -270,12 +274,18 @@ impl Reactor {
         let Some((attached, controller)) = found else {
             return false;
         };
+        let is_running = attached.is_running();
         let worked = attached.poll(controller, now, &self.poller, true);
+        let has_deadline = attached.next_deadline().is_some();
         if attached.has_ended() {
             self.follow_poll(index, now);
+        } else if is_running && !has_deadline {
+            if worked {
+                self.engine.rung(ControllerSlot(index));
+            }
         } else if worked {
             self.turn_controller_of(index);
-        } else if attached.next_deadline().is_some() {
+        } else if has_deadline {
             self.note_transition(index);
         }
         worked
