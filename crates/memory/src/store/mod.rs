@@ -9,9 +9,11 @@
 pub mod allocated;
 pub mod pieces;
 mod stream;
+mod ways;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::time::Instant;
 use std::{io, ptr};
 
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -22,6 +24,7 @@ use crate::numa;
 use crate::own::huge::HUGE_PAGE_LEN;
 use crate::own::map::OwnMap;
 use crate::store::pieces::Pieces;
+use crate::store::ways::Ways;
 use crate::sync::order;
 
 /// Bytes of a usual page.
@@ -56,6 +59,8 @@ pub struct Store {
     pages: StorePages,
     /// The file that the bytes are in, where another process may go on with them.
     file: Option<OwnedFd>,
+    /// How long ranges are copied out.
+    ways: Ways,
 }
 
 impl Store {
@@ -70,6 +75,7 @@ impl Store {
             map,
             pages,
             file: None,
+            ways: Ways::default(),
         })
     }
 
@@ -101,6 +107,7 @@ impl Store {
             pages: shared_pages(&map, align),
             map: map.shortened(len),
             file: Some(file),
+            ways: Ways::default(),
         })
     }
 
@@ -128,6 +135,7 @@ impl Store {
             },
             map: map.shortened(len),
             file: Some(file),
+            ways: Ways::default(),
         })
     }
 
@@ -250,18 +258,34 @@ impl Store {
         let (host, len) = segment.as_raw();
         let ours = self.at(offset, len);
         if len >= stream::PARTS_MIN && self.map.len() >= stream::STORE_MIN {
-            // SAFETY: as below.
-            let copied = unsafe { stream::copy_in_parts(ours, host, len) };
-            if copied {
-                segment.written(0, len);
-                return;
-            }
+            self.copy_long(ours, host, len);
+        } else {
+            // SAFETY: both ranges are mapped for as long as `self` and the segment's view live, and
+            // they are different mappings. Host and other reactors may write meanwhile: the copy is
+            // of bytes, any mixture is a valid result.
+            unsafe { ptr::copy_nonoverlapping(ours, host, len) };
         }
-        // SAFETY: both ranges are mapped for as long as `self` and the segment's view live, and
-        // they are different mappings. Host and other reactors may write meanwhile: the copy is of
-        // bytes, any mixture is a valid result.
-        unsafe { ptr::copy_nonoverlapping(ours, host, len) };
         segment.written(0, len);
+    }
+
+    /// Copies a long range as [`Self::copy_to`] does, which has checked it.
+    // The time of a copy only chooses how later ones are made: what they store is the same.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it is the machine's time that is wanted"
+    )]
+    fn copy_long(&self, ours: *const u8, host: *mut u8, len: usize) {
+        let (in_parts, is_tried) = self.ways.next();
+        let begun = is_tried.then(Instant::now);
+        // SAFETY: as in `copy_to`.
+        let copied = in_parts && unsafe { stream::copy_in_parts(ours, host, len) };
+        if !copied {
+            // SAFETY: as in `copy_to`.
+            unsafe { ptr::copy_nonoverlapping(ours, host, len) };
+        }
+        if let Some(begun) = begun {
+            self.ways.note(copied, len, begun.elapsed());
+        }
     }
 
     /// Copies from host memory into the store.
