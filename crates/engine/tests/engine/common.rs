@@ -401,6 +401,28 @@ impl Rig {
         self.controller(host).bar_write(0, at, &tail);
     }
 
+    /// The same by a transport inside the process, which only carries commands.
+    pub(crate) fn ring_as_transport(&mut self, host: &Host, queue: &Queue) {
+        let at = 0x1000 + 8 * u64::from(queue.id);
+        let controller = self.engine.peek_controller(host.slot).unwrap();
+        controller.bar_write(0, at, &queue.tail.to_le_bytes());
+        self.engine.rung(host.slot);
+    }
+
+    /// Whether an admin command for which a transport rings completes in the next turn.
+    pub(crate) fn is_admin_command_served_at_once(&mut self, host: &mut Host) -> bool {
+        let get_features = Sqe {
+            opcode: 0xa,
+            cid: 5,
+            cdw10: 7,
+            ..Sqe::default()
+        };
+        host.admin.push(get_features);
+        self.ring_as_transport(host, &host.admin);
+        self.turn();
+        host.admin.pop().is_some_and(|cqe| cqe.cid == 5)
+    }
+
     /// Sends an admin command and waits for its completion.
     fn admin(&mut self, host: &mut Host, mut sqe: Sqe) -> Cqe {
         sqe.cid = 77;

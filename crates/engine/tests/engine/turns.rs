@@ -210,6 +210,22 @@ fn a_trapped_doorbell_is_served_in_the_next_turn() {
 }
 
 #[test]
+fn a_doorbell_that_a_transport_has_rung_is_served_in_the_next_turn() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Unmapped);
+    let mut queue = rig.create_queue(&mut host, 3);
+    rig.medium.let_go(true);
+    rig.turns(2000);
+    host.reads(&mut queue, [9]);
+    rig.ring_as_transport(&host, &queue);
+    rig.turn();
+    assert_eq!(host.completions(&mut queue), [9]);
+    // An admin command is a reason for a turn of the controller.
+    rig.turns(2000);
+    assert!(rig.is_admin_command_served_at_once(&mut host));
+}
+
+#[test]
 fn a_trapped_doorbell_makes_its_lane_hot() {
     let mut rig = Rig::new();
     let mut host = rig.host("a", Unmapped);

@@ -269,6 +269,30 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "transport-kick",
+        guard: "a lane for which a transport has rung looks in the next turn",
+        file: "crates/engine/src/turn.rs",
+        from: "        for key in controller.take_kicks() {\n            self.lanes.kick(key);\n        }\n        if controller",
+        to: "        if controller",
+        test: integration(
+            "engine",
+            &["--test", "engine"],
+            "turns::a_doorbell_that_a_transport_has_rung_is_served_in_the_next_turn",
+        ),
+    },
+    Mutation {
+        name: "transport-admin",
+        guard: "an admin command for which a transport has rung is served in the next turn",
+        file: "crates/engine/src/turn.rs",
+        from: "        if controller.has_work() {\n            self.turns_to_look = 0;\n            self.members",
+        to: "        if false {\n            self.turns_to_look = 0;\n            self.members",
+        test: integration(
+            "engine",
+            &["--test", "engine"],
+            "turns::a_doorbell_that_a_transport_has_rung_is_served_in_the_next_turn",
+        ),
+    },
+    Mutation {
         name: "cold-look",
         guard: "a cold lane whose mapped doorbell moved is found again",
         file: "crates/engine/src/turn.rs",
