@@ -17,8 +17,8 @@ use crate::state::{CommandState, Counted};
 /// turn, small enough that a flooded queue holds up the others for microseconds only.
 pub const BATCH: u32 = 32;
 
-/// Further looks, in one turn, of a lane that is alone and expects a single command: as long as a
-/// few turns without work take.
+/// Further looks, in one turn, of a lane with one submission queue that is alone and expects a
+/// single command: as long as a few turns without work take.
 const LOOKS: u32 = 16;
 
 impl Queues {
@@ -97,13 +97,6 @@ impl Queues {
         if available == 0 || !self.service.fetches() {
             return;
         }
-        // The host of a lane inside the process is on this processor.
-        if !issuer.is_inside {
-            if expects_single {
-                self.cq.prefetch();
-            }
-            self.singles.found(available);
-        }
         // With one namespace all commands behind a deferred one wait for the same flow: they stay
         // in the host's ring.
         if G::HOLDS && self.held.count() > 0 && issuer.namespaces.len() == 1 {
@@ -120,6 +113,13 @@ impl Queues {
         if room == 0 {
             self.blocked = true;
             return;
+        }
+        // The host of a lane inside the process is on this processor.
+        if !issuer.is_inside {
+            if expects_single {
+                self.cq.prefetch();
+            }
+            self.singles.found(available);
         }
         let quota = self.take_quota(position);
         let count = room.min(available).min(quota);
@@ -176,10 +176,14 @@ impl Queues {
         Some(available)
     }
 
-    /// Looks some more times at the doorbell of the submission queue at `position`, where a single
-    /// command is expected: it would wait for the next turn for half of one on average.
+    /// Looks some more times at the doorbell of the lane's only submission queue, which is at
+    /// `position` and where a single command is expected: with one look in each turn a command
+    /// waits for half a turn on average. With more queues the looks would add up, so none is made.
     #[inline(never)]
     fn look_again(&mut self, position: usize) -> u32 {
+        if self.order.len() > 1 {
+            return 0;
+        }
         for _ in 0..LOOKS {
             std::hint::spin_loop();
             self.prefetch_entry(position);
