@@ -14,8 +14,10 @@ const PAIRS: u32 = 15;
 /// Copies from one round of tries to the next.
 const ROUND: u32 = 1 << 16;
 
-/// See the module.
+/// See the module. It has cache lines of its own: each long copy stores to it, and every copy of
+/// every thread reads what lies beside it.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(super) struct Ways {
     /// Copies since the last round of tries began.
     copies: AtomicU32,
