@@ -39,7 +39,9 @@ pub enum HugePages {
 /// What the system says where it has none to give.
 pub(crate) fn memfd(name: &str, len: usize) -> io::Result<(OwnedFd, OwnMap, HugePages)> {
     let sealing = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    if let Ok((fd, map)) = sized_memfd(name, len, sealing | MemfdFlags::HUGETLB) {
+    if let Ok((fd, map)) = sized_memfd(name, len, sealing | MemfdFlags::HUGETLB)
+        && map.advise(0, len, Advice::LinuxPopulateWrite).is_ok()
+    {
         return Ok((fd, map, HugePages::Reserved));
     }
     let (fd, map) = sized_memfd(name, len, sealing)?;
