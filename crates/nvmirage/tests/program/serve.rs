@@ -334,10 +334,16 @@ fn memory_is_allocated_in_advance_where_asked() {
         Some(SIZE as f64),
         "{scraped}"
     );
-    let memory = format!("/proc/{}/statm", server.child().id());
+    let memory = format!("/proc/{}/smaps_rollup", server.child().id());
     let memory = std::fs::read_to_string(memory).unwrap();
-    let pages: u64 = memory.split(' ').nth(1).unwrap().parse().unwrap();
-    assert!(pages * 4096 > SIZE, "{memory}");
+    // Reserved huge pages do not count as resident.
+    let names = ["Rss:", "Shared_Hugetlb:", "Private_Hugetlb:"];
+    let lines = memory.lines().map(|line| line.split_whitespace());
+    let kib: u64 = lines
+        .filter_map(|mut words| names.contains(&words.next()?).then(|| words.next())?)
+        .map(|kib| kib.parse::<u64>().unwrap())
+        .sum();
+    assert!(kib << 10 > SIZE, "{memory}");
     server.stop();
 
     let _server = world.serve_media("ram:size=65MiB");
