@@ -266,6 +266,8 @@ pub fn install(package: &str, why: &str, note: Note<'_>) -> Result<()> {
     note(&format!("installing the package {package}"));
     checked(Command::new("apt-get").args(["--quiet=2", "update"]))?;
     let install = [
+        // Others install, too: a new machine's own upgrades, for example.
+        "--option=DPkg::Lock::Timeout=300",
         "--quiet=2",
         "--yes",
         "--no-install-recommends",
