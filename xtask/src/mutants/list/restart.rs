@@ -30,6 +30,10 @@ const COPIES: Test = unit(
     "controller",
     "controller::tests::restart::copies_go_on_after_the_writes_of_all_lanes_and_before_the_reads",
 );
+const OLDER: Test = unit(
+    "controller",
+    "controller::tests::older::a_controller_goes_on_from_the_format_before",
+);
 const DAMAGED: Test = crash("slow::a_damaged_area_is_refused_or_goes_on");
 
 const ANSWERS: Test = unit(
@@ -111,6 +115,22 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         from: "            member.notices.forget_through(last);\n",
         to: "            let _ = (last, member);\n",
         test: NOTIFIED,
+    },
+    Mutation {
+        name: "older-queue-moved",
+        guard: "what a lane has saved lies where the format before had it",
+        file: "crates/controller/src/state/mod.rs",
+        from: "    pub cq_entries: u32,\n    /// The next entry to write.\n    pub cq_tail: TailPhase,\n    /// The last head that was accepted.\n    pub cq_head: u32,\n",
+        to: "    pub cq_head: u32,\n    pub cq_tail: TailPhase,\n    pub cq_entries: u32,\n",
+        test: OLDER,
+    },
+    Mutation {
+        name: "older-admin-moved",
+        guard: "what an admin queue has saved lies where the format before had it",
+        file: "crates/controller/src/controller/saved.rs",
+        from: "    pub waiting: u32,\n    /// Held Asynchronous Event Requests.\n    pub held: u32,\n",
+        to: "    pub held: u32,\n    pub waiting: u32,\n",
+        test: OLDER,
     },
     Mutation {
         name: "notifications-lost",

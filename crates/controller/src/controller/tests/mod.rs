@@ -30,6 +30,7 @@ mod migrate;
 mod namespaces;
 mod namespaces_model;
 mod notified;
+mod older;
 mod queues;
 mod read_only;
 mod registers;

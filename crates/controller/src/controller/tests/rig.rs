@@ -261,6 +261,20 @@ impl Rig {
     pub(super) fn revive_with(&mut self, config: ControllerConfig, namespaces: Vec<Namespace>) {
         let fd = self.controller.state().fd().try_clone_to_owned().unwrap();
         let file = StateFile::open(fd).unwrap();
+        self.revive_as(config, namespaces, file);
+    }
+
+    /// As [`Rig::revive`], with the state in `file`.
+    pub(super) fn revive_from(&mut self, file: Arc<StateFile>) {
+        self.revive_as(config(), namespaces(), file);
+    }
+
+    fn revive_as(
+        &mut self,
+        config: ControllerConfig,
+        namespaces: Vec<Namespace>,
+        file: Arc<StateFile>,
+    ) {
         std::mem::take(&mut self.lanes).end();
         let subsystem = match &mut self.keeper {
             Some(keeper) => keeper.continues(),
